@@ -1,0 +1,7 @@
+//! Sexton, a node agent that keeps a RocksDB's tombstones in order.
+//!
+//! This library is the agent's parts; `main.rs` wires them to a command line. Deciding what to do is
+//! not here: that is the pure crate `sexton-tuner`.
+
+pub mod snapshot;
+pub mod target;

@@ -1,0 +1,245 @@
+//! The published picture of the agent: all that the HTTP API, `sexton plan` and the metrics may read.
+//!
+//! The engine writes a new [`Snapshot`] after every step and publishes it whole; readers never reach
+//! into the engine. Keys are in here redacted unless the policy says otherwise, so nothing behind this
+//! line has to remember to do it.
+
+use serde::{Deserialize, Serialize};
+use sexton_tuner::evidence::Counters;
+
+/// Everything the outside may know, as of one moment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// When it was made, RFC 3339.
+    pub at: String,
+    /// The agent itself.
+    pub agent: AgentView,
+    /// One entry a target.
+    pub targets: Vec<TargetView>,
+    /// Ranked candidate ranges of all targets, most pain relieved per byte first.
+    pub ranges: Vec<RangeView>,
+    /// The current plan.
+    pub plan: PlanView,
+    /// What was done, newest first, at most [`ACTIONS_KEPT_MAX`].
+    pub actions: Vec<ActionView>,
+}
+
+/// Actions kept for the API: a day of one action every ten minutes.
+pub const ACTIONS_KEPT_MAX: usize = 144;
+
+/// Ranges published per target: more than an operator would read, few enough for a page.
+pub const RANGES_PUBLISHED_MAX: usize = 200;
+
+/// The agent itself.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct AgentView {
+    /// Version of the agent.
+    pub version: String,
+    /// Loops completed since start.
+    pub cycles: u64,
+    /// Policy file, or `None` when none was given.
+    pub policy: Option<String>,
+    /// Whether the off-peak window is open now.
+    pub off_peak: bool,
+    /// Input/output budget in force now, bytes a second that actions may rewrite.
+    pub budget_bytes_per_second: u64,
+}
+
+/// One target.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct TargetView {
+    /// Name, `java-4711`.
+    pub name: String,
+    /// Process id.
+    pub pid: u32,
+    /// `armed`, `watching`, `blind` (nothing can be read; see gaps) or `lost` (the process is gone).
+    pub state: TargetState,
+    /// Mode that the policy gives it.
+    pub mode: String,
+    /// RocksDB version, `7.7.3`.
+    pub rocksdb_version: String,
+    /// Module that holds RocksDB.
+    pub module: String,
+    /// Database directories.
+    pub databases: Vec<String>,
+    /// The sentinel's totals since the agent first saw the target.
+    pub totals: Counters,
+    /// Part of the totals that windows attributed to operations.
+    pub attributed: Counters,
+    /// Operations seen in windows.
+    pub operations: u64,
+    /// Painful ones of these.
+    pub operations_painful: u64,
+    /// Time that probes were armed, seconds.
+    pub window_seconds: f64,
+    /// Windows opened.
+    pub windows: u64,
+    /// Records that did not fit into the ring buffer.
+    pub records_lost: u64,
+    /// Threads with a `perf_context` at the last reading.
+    pub threads: u32,
+    /// Threads that ended since the agent first saw the target.
+    pub threads_ended: u64,
+    /// Lowest perf level any of its threads has; counters move from 2 on.
+    pub perf_level: Option<u8>,
+    /// Seek pain of all its ranges, seconds of reader time lost per second.
+    pub pain_seconds_per_second: f64,
+    /// Whether a hook answers inside the target.
+    pub hook: bool,
+    /// What is missing, why and what to do, one sentence group each.
+    pub gaps: Vec<GapView>,
+}
+
+/// State of a target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TargetState {
+    /// Only the sentinel reads it.
+    #[default]
+    Watching,
+    /// A window is open.
+    Armed,
+    /// Nothing can be read; the gaps say why.
+    Blind,
+    /// The process has gone.
+    Lost,
+}
+
+/// Something missing, for an operator.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct GapView {
+    /// What is missing.
+    pub what: String,
+    /// Why.
+    pub reason: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+/// One ranked range.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RangeView {
+    /// Target's name.
+    pub target: String,
+    /// Database directory.
+    pub database: String,
+    /// Column family.
+    pub column_family: String,
+    /// First key, shown as the policy allows.
+    pub begin: String,
+    /// First key no longer inside; `None` to the end.
+    pub end: Option<String>,
+    /// Seek pain, seconds of reader time lost per second.
+    pub pain_seconds_per_second: f64,
+    /// Tombstones skipped per operation that met the range.
+    pub tombstones_per_seek: f64,
+    /// Block-cache misses per operation that met the range.
+    pub misses_per_seek: f64,
+    /// Deletions per entry in its SST files, 0 to 1.
+    pub density: f64,
+    /// Bytes that compacting it would rewrite, over all levels.
+    pub cost_bytes: u64,
+    /// Pain relieved per byte rewritten, the rank.
+    pub relief_per_byte: f64,
+    /// Why it stands where it stands, in words.
+    pub reason: String,
+}
+
+/// The current plan.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PlanView {
+    /// Bytes the plan may spend now.
+    pub budget_bytes: u64,
+    /// Bytes it would spend.
+    pub cost_bytes: u64,
+    /// Steps, in order.
+    pub steps: Vec<PlanStepView>,
+    /// What was not planned, and why.
+    pub refusals: Vec<RefusalView>,
+}
+
+/// One step of a plan.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PlanStepView {
+    /// `compact_range` or `set_throttle`.
+    pub action: String,
+    /// Target's name.
+    pub target: String,
+    /// Column family, or the throttle's name.
+    pub subject: String,
+    /// First key, shown as the policy allows; for a throttle its value.
+    pub begin: String,
+    /// First key no longer inside.
+    pub end: Option<String>,
+    /// Bytes it would rewrite.
+    pub cost_bytes: u64,
+    /// Pain it should relieve, seconds per second.
+    pub relief_seconds_per_second: f64,
+    /// Why.
+    pub reason: String,
+    /// Commands that an operator would run, in mode `advise`.
+    pub commands: Vec<String>,
+}
+
+/// Something that was not planned.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RefusalView {
+    /// Column family and range, or the throttle's name.
+    pub subject: String,
+    /// Short name of the rule: `cooldown`, `over_budget`, `below_threshold`, ...
+    pub rule: String,
+    /// In words.
+    pub reason: String,
+}
+
+/// Something that was done.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ActionView {
+    /// Counts up from 1 within one run of the agent.
+    pub id: u64,
+    /// When it started, RFC 3339.
+    pub started_at: String,
+    /// When it ended, RFC 3339; `None` while it runs.
+    pub ended_at: Option<String>,
+    /// `compact_range` or `set_throttle`.
+    pub action: String,
+    /// Target's name.
+    pub target: String,
+    /// Column family, or the throttle's name.
+    pub subject: String,
+    /// First key, shown as the policy allows.
+    pub begin: String,
+    /// First key no longer inside.
+    pub end: Option<String>,
+    /// `running`, `done`, `failed`, `helped`, `did_not_help`, `cancelled`.
+    pub state: String,
+    /// Why it was done.
+    pub reason: String,
+    /// What came of it, in words.
+    pub outcome: String,
+    /// Bytes of the SST files it replaced.
+    pub bytes_rewritten: u64,
+    /// How long it took, seconds.
+    pub duration_seconds: f64,
+    /// Deletions in the range before and after.
+    pub deletions_before: u64,
+    /// After.
+    pub deletions_after: u64,
+    /// Pain before and, once verified, after.
+    pub pain_before: f64,
+    /// After; `None` until verified.
+    pub pain_after: Option<f64>,
+}
+
+/// What the outside may ask of the engine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "command")]
+pub enum Command {
+    /// Cancel the running action, if any, and plan anew.
+    CancelAction,
+    /// Run the next cycle now instead of waiting for the interval.
+    RunCycleNow,
+}
+
+/// Commands waiting for the engine; more than that means that something is flooding us.
+pub const COMMANDS_QUEUED_MAX: usize = 16;

@@ -1,0 +1,3 @@
+//! Finding running RocksDBs and how to read them.
+
+pub mod facts;

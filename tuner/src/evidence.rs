@@ -1,0 +1,173 @@
+//! What was observed of one database: the tuner's only view of the world.
+//!
+//! The agent fills these from the probes (observations, window), the sentinel (exact totals) and the
+//! SST files' statistics. Nothing here decides anything.
+
+use crate::{key::Key, range::KeyRange};
+use serde::{Deserialize, Serialize};
+
+/// Which positioning call opened an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SeekKind {
+    /// `Iterator::Seek`.
+    Seek,
+    /// `Iterator::SeekForPrev`.
+    SeekForPrev,
+    /// `Iterator::SeekToFirst`.
+    SeekToFirst,
+    /// `Iterator::SeekToLast`.
+    SeekToLast,
+}
+
+impl SeekKind {
+    /// Whether the scan after it is expected to run towards greater keys.
+    pub fn is_forward(self) -> bool {
+        matches!(self, SeekKind::Seek | SeekKind::SeekToFirst)
+    }
+}
+
+/// `rocksdb::PerfContext` counters, as a difference between two readings or as a total.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// `internal_delete_skipped_count`: tombstones stepped over.
+    pub tombstones_skipped: u64,
+    /// `internal_key_skipped_count`: internal keys stepped over.
+    pub keys_skipped: u64,
+    /// `block_read_count`: block-cache misses that went to the file.
+    pub block_reads: u64,
+    /// `block_read_byte`.
+    pub block_read_bytes: u64,
+    /// `block_cache_hit_count`.
+    pub block_cache_hits: u64,
+}
+
+impl Counters {
+    /// Sum, saturating.
+    pub fn plus(self, other: Counters) -> Counters {
+        self.combine(other, u64::saturating_add)
+    }
+
+    /// Difference, never below zero.
+    pub fn minus(self, other: Counters) -> Counters {
+        self.combine(other, u64::saturating_sub)
+    }
+
+    fn combine(self, other: Counters, with: fn(u64, u64) -> u64) -> Counters {
+        Counters {
+            tombstones_skipped: with(self.tombstones_skipped, other.tombstones_skipped),
+            keys_skipped: with(self.keys_skipped, other.keys_skipped),
+            block_reads: with(self.block_reads, other.block_reads),
+            block_read_bytes: with(self.block_read_bytes, other.block_read_bytes),
+            block_cache_hits: with(self.block_cache_hits, other.block_cache_hits),
+        }
+    }
+}
+
+/// One painful iterator operation: a seek and the scan (`Next`, `Prev`) that followed it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observation {
+    /// Column family; `None` where the probes could not tell.
+    pub column_family: Option<String>,
+    /// How the iterator was positioned.
+    pub kind: SeekKind,
+    /// Seek target, possibly only its first bytes; empty for `SeekToFirst` and `SeekToLast`.
+    pub key: Key,
+    /// Counted between the entry of the seek and its return.
+    pub seek: Counters,
+    /// Counted from the return of the seek to the iterator's end or its next seek.
+    pub scan: Counters,
+    /// From the entry of the seek to its return.
+    pub seek_latency_ns: u64,
+    /// From the return of the seek to the end of the scan: the caller's own time is in it, so it is
+    /// only an upper bound of what RocksDB took.
+    pub scan_elapsed_ns: u64,
+}
+
+impl Observation {
+    /// Counters of the seek and of the scan together.
+    pub fn total(&self) -> Counters {
+        self.seek.plus(self.scan)
+    }
+}
+
+/// What one window saw, beside its observations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// How long the probes were armed.
+    pub duration_ns: u64,
+    /// Operations that ended in the window, painless ones included.
+    pub operations: u64,
+    /// Operations of these that were painful; each has an observation, or is among the lost ones.
+    pub operations_painful: u64,
+    /// Painful operations whose record did not fit into the ring buffer.
+    pub records_lost: u64,
+    /// Counted in operations, painful or not.
+    pub attributed: Counters,
+    /// Counted in the target's threads during the window, by the sentinel's two readings.
+    pub total: Counters,
+}
+
+/// The sentinel's exact totals over an interval: no probe, all threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentinelInterval {
+    /// Length of the interval.
+    pub duration_ns: u64,
+    /// What all threads counted in it.
+    pub counters: Counters,
+}
+
+/// One live SST file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SstFile {
+    /// File number, as in `000123.sst`.
+    pub number: u64,
+    /// Column family the file belongs to.
+    pub column_family: String,
+    /// Level, 0 first.
+    pub level: u32,
+    /// Size of the file.
+    pub size_bytes: u64,
+    /// `num_entries`, deletions included.
+    pub entries: u64,
+    /// `num_deletions`: point tombstones.
+    pub deletions: u64,
+    /// Smallest user key.
+    pub smallest: Key,
+    /// Largest user key, inclusive.
+    pub largest: Key,
+}
+
+/// An earlier action on this database, for cooldowns and back-off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PastAction {
+    /// Column family acted on.
+    pub column_family: String,
+    /// Keys acted on.
+    pub range: KeyRange,
+    /// When it ended, in seconds since the Unix epoch.
+    pub ended_unix_s: i64,
+    /// Whether verification found the promised gain; `None` while not yet verified.
+    pub helped: Option<bool>,
+    /// How many times in a row acting on this range has not helped.
+    pub failures_in_a_row: u32,
+}
+
+/// Everything known of one database of one target at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Target the database belongs to, as shown by the API.
+    pub target: String,
+    /// Database directory, as the target names it.
+    pub database: String,
+    /// The last window.
+    pub window: Window,
+    /// The sentinel's interval the window is extrapolated to.
+    pub sentinel: SentinelInterval,
+    /// The window's painful operations.
+    pub observations: Vec<Observation>,
+    /// Live SST files of all column families.
+    pub files: Vec<SstFile>,
+    /// Earlier actions, newest last.
+    pub past_actions: Vec<PastAction>,
+}
