@@ -3,5 +3,6 @@
 //! This library is the agent's parts; `main.rs` wires them to a command line. Deciding what to do is
 //! not here: that is the pure crate `sexton-tuner`.
 
+pub mod probe;
 pub mod snapshot;
 pub mod target;

@@ -1,0 +1,88 @@
+//! What can go wrong with probes, each with what to do about it.
+
+use thiserror::Error;
+
+/// A failure to load, attach or read BPF programs.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ProbeError {
+    /// The kernel refused an object.
+    #[error("cannot load the BPF object {object}: {source}")]
+    Load {
+        /// `sentinel` or `seek`.
+        object: &'static str,
+        /// What libbpf said.
+        source: libbpf_rs::Error,
+    },
+    /// A probe or iterator could not be attached.
+    #[error("cannot attach {what} to process {pid}: {source}")]
+    Attach {
+        /// What was to be attached.
+        what: &'static str,
+        /// Process.
+        pid: u32,
+        /// What libbpf said.
+        source: libbpf_rs::Error,
+    },
+    /// A map or iterator could not be read or written.
+    #[error("cannot access {what}: {source}")]
+    Access {
+        /// Map or iterator.
+        what: &'static str,
+        /// What libbpf said.
+        source: libbpf_rs::Error,
+    },
+    /// The module lacks what a window needs.
+    #[error("process {pid} has no place for a probe: {reason}")]
+    NoSites {
+        /// Process.
+        pid: u32,
+        /// What is missing.
+        reason: &'static str,
+    },
+    /// The counters do not stand where the programs can read them.
+    #[error("process {pid}: the counters' layout ({versions}) is not one that can be read")]
+    Layout {
+        /// Process.
+        pid: u32,
+        /// Row of the table.
+        versions: String,
+    },
+    /// The process is not being watched.
+    #[error("process {pid} is not being watched")]
+    NotWatched {
+        /// Process.
+        pid: u32,
+    },
+    /// All slots are taken.
+    #[error("process {pid} cannot be watched: {max} targets are being watched already")]
+    TooManyTargets {
+        /// Process.
+        pid: u32,
+        /// How many there can be.
+        max: usize,
+    },
+}
+
+impl ProbeError {
+    /// What an operator can do about it, in one sentence.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            ProbeError::Load { .. } => {
+                "run as root or with CAP_BPF and CAP_PERFMON, on Linux 6.6 or newer with BTF \
+                 (/sys/kernel/btf/vmlinux); SEXTON_LOG=libbpf=debug shows the verifier's words"
+            }
+            ProbeError::Attach { .. } => {
+                "check that the process still runs and that the agent has CAP_PERFMON, and CAP_SYS_PTRACE \
+                 for processes of other users"
+            }
+            ProbeError::NoSites { .. } | ProbeError::Layout { .. } => {
+                "`sexton inspect --pid PID` says what was found in the target and what is missing"
+            }
+            ProbeError::TooManyTargets { .. } => "name the targets that matter in a policy (`targets:`)",
+            ProbeError::Access { .. } | ProbeError::NotWatched { .. } => {
+                "this is not expected: run again with SEXTON_LOG=debug and report what it says"
+            }
+        }
+    }
+}

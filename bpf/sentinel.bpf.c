@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only)
+/*
+ * The sentinel: exact totals of a target's threads, with no probe in the target.
+ *
+ * sexton_sentinel is a sleepable task iterator, bound to one process by user space; it walks that
+ * process' threads and writes one sexton_thread_reading each. A thread takes its counters with it when
+ * it ends, so sexton_thread_end reads them a last time at the sched_process_exit tracepoint. Since Linux
+ * 6.16 that tracepoint stands before the thread lets go of its address space; on older kernels the
+ * reading fails, and user space counts the thread as ended unread.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "sexton.h"
+#include "tls.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SEXTON_TARGETS_MAX);
+	__type(key, __u32);
+	__type(value, struct sexton_recipe);
+} sexton_watched SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, SEXTON_ENDED_BYTES);
+} sexton_ended SEC(".maps");
+
+/* Endings that did not fit into the ring buffer. */
+__u64 sexton_ended_lost;
+
+
+static __always_inline void
+read_thread(struct task_struct *task, const struct sexton_recipe *recipe,
+	    struct sexton_thread_reading *reading, const bool sleepable)
+{
+	enum tls_result result;
+	__u64 block = 0;
+	__u8 level = 0;
+
+	reading->process_id = task->tgid;
+	reading->thread_id = task->pid;
+	reading->start_boot_ns = task->start_boottime;
+	result = tls_counters(task, recipe, &reading->counters, &block, sleepable);
+	if (result == TLS_UNREADABLE)
+		reading->flags |= SEXTON_READING_FAILED;
+	if (result != TLS_FOUND)
+		return;
+	reading->flags |= SEXTON_READING_HAS_COUNTERS;
+	if (recipe->perf_level_offset != SEXTON_OFFSET_ABSENT &&
+	    !read_user(&level, sizeof(level), block + recipe->perf_level_offset, task, sleepable)) {
+		reading->perf_level = level;
+		reading->flags |= SEXTON_READING_HAS_PERF_LEVEL;
+	}
+}
+
+SEC("iter.s/task")
+int sexton_sentinel(struct bpf_iter__task *context)
+{
+	struct sexton_thread_reading reading = {};
+	struct task_struct *task = context->task;
+	struct sexton_recipe *recipe;
+	__u32 process_id;
+
+	if (!task)
+		return 0;
+	process_id = task->tgid;
+	recipe = bpf_map_lookup_elem(&sexton_watched, &process_id);
+	if (!recipe)
+		return 0;
+	read_thread(task, recipe, &reading, true);
+	bpf_seq_write(context->meta->seq, &reading, sizeof(reading));
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sexton_thread_end)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct sexton_thread_reading *reading;
+	struct sexton_recipe *recipe;
+	__u32 process_id = task->tgid;
+
+	recipe = bpf_map_lookup_elem(&sexton_watched, &process_id);
+	if (!recipe)
+		return 0;
+	reading = bpf_ringbuf_reserve(&sexton_ended, sizeof(*reading), 0);
+	if (!reading) {
+		__sync_fetch_and_add(&sexton_ended_lost, 1);
+		return 0;
+	}
+	__builtin_memset(reading, 0, sizeof(*reading));
+	read_thread(task, recipe, reading, false);
+	bpf_ringbuf_submit(reading, 0);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
+/*
+ * Every structure that crosses between kernel and user space. This header is the single source of
+ * truth: the BPF programs include it, and Rust's types are generated from it at build time.
+ *
+ * It is self-contained and uses plain integer types only, so that it reads the same behind kernel.h
+ * (under clang -target bpf) and alone (under bindgen). Every structure has its size asserted here and,
+ * through the generated layout tests, in Rust.
+ */
+#ifndef SEXTON_H
+#define SEXTON_H
+
+/* Targets that can be watched at the same time: one recipe and one slot of totals each. */
+#define SEXTON_TARGETS_MAX 64
+
+/* Bytes of a seek's key that are kept. Enough for a table prefix and the names below it; a record must
+ * stay small, for a node may produce many thousands a second. */
+#define SEXTON_KEY_BYTES_MAX 128
+
+/* Threads of all targets whose account is kept while a window is open. */
+#define SEXTON_THREADS_MAX 16384
+
+/* Iterators of all targets that are open at the same time in a window. */
+#define SEXTON_ITERATORS_MAX 32768
+
+/* Bytes of the ring buffer of painful operations: some 14,000 records between two drains. */
+#define SEXTON_RECORDS_BYTES (4 * 1024 * 1024)
+
+/* Bytes of the ring buffer of ended threads: some 8,000 between two readings. */
+#define SEXTON_ENDED_BYTES (512 * 1024)
+
+/* In sexton_recipe: this offset is not known. */
+#define SEXTON_OFFSET_ABSENT 0xffffffffffffffffULL
+
+enum sexton_seek_kind {
+	SEXTON_SEEK = 0,
+	SEXTON_SEEK_FOR_PREV = 1,
+	SEXTON_SEEK_TO_FIRST = 2,
+	SEXTON_SEEK_TO_LAST = 3,
+	SEXTON_SEEK_KINDS = 4,
+};
+
+/* Attach cookie: which function a probe stands at. The first four are enum sexton_seek_kind. */
+enum sexton_site {
+	/* ArenaWrappedDBIter's deleting destructor. */
+	SEXTON_SITE_ITERATOR_END = 4,
+	/* DBImpl::NewIterator. */
+	SEXTON_SITE_NEW_ITERATOR = 5,
+};
+
+/* How to read a target's thread-local counters; written by user space, one per process. */
+struct sexton_recipe {
+	/* Module id of a dlopen'ed library, or 0: then static_offset holds. */
+	unsigned long long module_id;
+	/* Distance from the thread pointer to the module's thread-local block. */
+	long long static_offset;
+	/* Offset of rocksdb::perf_context in the block. */
+	unsigned long long perf_context_offset;
+	/* Offset of rocksdb::perf_level in the block, or SEXTON_OFFSET_ABSENT. */
+	unsigned long long perf_level_offset;
+	/* From here an operation is painful and gets a record of its own. */
+	unsigned long long tombstones_painful;
+	unsigned long long block_reads_painful;
+	/* Offset in perf_context of {block_cache_hit_count, block_read_count, block_read_byte}. */
+	unsigned int block_counters_offset;
+	/* Offset in perf_context of {internal_key_skipped_count, internal_delete_skipped_count}. */
+	unsigned int skip_counters_offset;
+	/* Offset of the DBIter pointer in ArenaWrappedDBIter, or 0 when not known. */
+	unsigned int db_iter_offset;
+	/* Index into the totals. */
+	unsigned int slot;
+};
+
+/* The counters of rocksdb::PerfContext that Sexton reads: totals of a thread, or a difference. */
+struct sexton_counters {
+	unsigned long long tombstones_skipped;
+	unsigned long long keys_skipped;
+	unsigned long long block_reads;
+	unsigned long long block_read_bytes;
+	unsigned long long block_cache_hits;
+};
+
+/* One iterator operation: a positioning call and the scan after it. In the map while it runs, in the
+ * ring buffer once it has ended and was painful. */
+struct sexton_operation {
+	struct sexton_counters seek;
+	struct sexton_counters scan;
+	/* Address of the DBIter, with process_id the operation's name. */
+	unsigned long long iterator;
+	/* Address of the ColumnFamilyData, or 0 when not known. */
+	unsigned long long column_family_data;
+	/* Address of the ColumnFamilyHandle and of the DBImpl, or 0 when the creation was not seen. */
+	unsigned long long column_family_handle;
+	unsigned long long database;
+	/* Iterator that owned the thread before this one was positioned, or 0. */
+	unsigned long long owner_before;
+	/* Monotonic clock; return_ns and end_ns are 0 until they have happened. */
+	unsigned long long start_ns;
+	unsigned long long return_ns;
+	unsigned long long end_ns;
+	unsigned int process_id;
+	unsigned int thread_id;
+	/* enum sexton_seek_kind */
+	unsigned int kind;
+	/* Bytes of key that are valid. */
+	unsigned int key_bytes;
+	unsigned char key[SEXTON_KEY_BYTES_MAX];
+};
+
+/* Names an operation in the map. */
+struct sexton_iterator_id {
+	unsigned long long iterator;
+	unsigned int process_id;
+	unsigned int padding;
+};
+
+/* What the creation of an iterator told about it. */
+struct sexton_identity {
+	unsigned long long database;
+	unsigned long long column_family_handle;
+	unsigned long long column_family_data;
+};
+
+/* A thread's account while a window is open: who is charged for what is counted next. */
+struct sexton_thread {
+	/* The last reading; everything up to it has been charged to somebody. */
+	struct sexton_counters boundary;
+	/* Iterator that is charged for the scan, or 0. */
+	unsigned long long owner;
+	/* Iterator whose positioning call is running, or 0. */
+	unsigned long long active;
+	/* Stack pointer at the entry of that call, to tell a nested call from an abandoned one. */
+	unsigned long long active_stack_pointer;
+	/* Start of the thread, so that a reused thread id is not taken for the same thread. */
+	unsigned long long start_boot_ns;
+	unsigned int active_depth;
+	unsigned int process_id;
+};
+
+/* Counted per CPU and per target since the agent started. */
+struct sexton_totals {
+	/* Charged to operations. */
+	struct sexton_counters attributed;
+	/* Counted in threads with an account, but outside any known operation. */
+	struct sexton_counters unowned;
+	unsigned long long operations;
+	unsigned long long operations_painful;
+	/* Painful records that did not fit into the ring buffer. */
+	unsigned long long records_lost;
+	/* Times a probe fired. */
+	unsigned long long hits;
+	/* Times a counter or a key could not be read. */
+	unsigned long long read_failures;
+	/* Times a map was full. */
+	unsigned long long map_full;
+};
+
+/* Flags of sexton_thread_reading. */
+#define SEXTON_READING_HAS_COUNTERS 1u
+#define SEXTON_READING_HAS_PERF_LEVEL 2u
+/* The thread's memory could not be read: not "no counters", but "could not tell". */
+#define SEXTON_READING_FAILED 4u
+
+/* One thread's totals, from the sentinel or from the thread's end. */
+struct sexton_thread_reading {
+	struct sexton_counters counters;
+	unsigned long long start_boot_ns;
+	unsigned int process_id;
+	unsigned int thread_id;
+	unsigned int flags;
+	unsigned int perf_level;
+};
+
+#define SEXTON_ASSERT_SIZE(type, bytes) \
+	_Static_assert(sizeof(type) == (bytes), #type " must be " #bytes " bytes in C and in Rust")
+
+SEXTON_ASSERT_SIZE(struct sexton_recipe, 64);
+SEXTON_ASSERT_SIZE(struct sexton_counters, 40);
+SEXTON_ASSERT_SIZE(struct sexton_operation, 288);
+SEXTON_ASSERT_SIZE(struct sexton_iterator_id, 16);
+SEXTON_ASSERT_SIZE(struct sexton_identity, 24);
+SEXTON_ASSERT_SIZE(struct sexton_thread, 80);
+SEXTON_ASSERT_SIZE(struct sexton_totals, 128);
+SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 64);
+_Static_assert(__builtin_offsetof(struct sexton_operation, key) == 160, "the key ends the operation");
+
+#endif
