@@ -6,4 +6,6 @@
 
 pub mod evidence;
 pub mod key;
+pub mod policy;
+pub mod prefix;
 pub mod range;

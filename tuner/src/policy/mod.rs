@@ -1,0 +1,202 @@
+//! What the operator wants: the YAML policy, its types, its checks and its JSON Schema.
+//!
+//! Reading the file and printing a picture of an error is the agent's; this turns text into a
+//! [`Policy`] or into a [`PolicyError`] with the line, the column and what to do.
+
+mod check;
+mod clock;
+mod duplicates;
+mod error;
+mod glob;
+mod locate;
+mod parse;
+mod schema;
+mod suggest;
+mod target;
+mod units;
+mod written;
+
+pub use clock::{ClockTime, Day, TimeZoneName};
+pub use error::PolicyError;
+pub use glob::glob_matches;
+pub use parse::POLICY_BYTES_MAX;
+pub use schema::schema;
+pub use target::{
+    ActuatorKind, ColumnFamilyPolicy, EXEC_PLACEHOLDERS, ExecPolicy, PrefixPolicy, THROTTLE_PLACEHOLDER,
+    TargetMatch, TargetPolicy, ThrottlePolicy,
+};
+pub use units::{ByteRate, ByteSize, PainRate, TimeSpan};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What Sexton may do, when, and to whom. The default watches every RocksDB and changes nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Policy {
+    /// What is done with a plan, where a target does not say otherwise. Default: advise.
+    pub mode: Mode,
+    /// Which processes are watched; the first entry that matches decides. Default: every process that
+    /// has a RocksDB.
+    pub targets: Vec<TargetPolicy>,
+    /// From where on something counts as painful.
+    pub thresholds: Thresholds,
+    /// How often is looked, and for how long.
+    #[serde(rename = "loop")]
+    pub timing: LoopTiming,
+    /// How much compaction may rewrite, outside the off-peak window.
+    pub io_budget: IoBudget,
+    /// Daily window with a budget of its own. Default: none.
+    #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub off_peak: Option<OffPeak>,
+    /// How long a range is left alone after it was compacted. Default: 10m.
+    pub cooldown: TimeSpan,
+    /// Roughly the most data one range holds. Default: 256MiB.
+    pub range_bytes_max: ByteSize,
+    /// How keys are shown: they are user data. Default: redacted.
+    pub keys: KeyDisplay,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            mode: Mode::Advise,
+            targets: vec![TargetPolicy::everything()],
+            thresholds: Thresholds::default(),
+            timing: LoopTiming::default(),
+            io_budget: IoBudget {
+                rate: ByteRate::from_bytes_per_second(16 << 20),
+                burst: ByteSize::from_bytes(1 << 30),
+            },
+            off_peak: None,
+            cooldown: TimeSpan::from_seconds(600),
+            range_bytes_max: ByteSize::from_bytes(256 << 20),
+            keys: KeyDisplay::Redacted,
+        }
+    }
+}
+
+impl Policy {
+    /// Reads and checks a policy. Errors carry the place of the offending value and what to do.
+    pub fn parse(text: &str) -> Result<Policy, PolicyError> {
+        parse::parse(text)
+    }
+
+    /// The first entry whose conditions the process meets; `None`: the process is not watched.
+    pub fn target_for(&self, pid: u32, executable: &str, command_line: &str) -> Option<&TargetPolicy> {
+        self.targets.iter().find(|target| target.matches.holds(pid, executable, command_line))
+    }
+
+    /// What may be done to this target.
+    pub fn mode_of(&self, target: &TargetPolicy) -> Mode {
+        target.mode.unwrap_or(self.mode)
+    }
+}
+
+/// What is done with a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Look and report; no plan.
+    Observe,
+    /// Plan, and show the commands an operator would run; change nothing.
+    #[default]
+    Advise,
+    /// Carry the plan out.
+    Act,
+}
+
+/// From where on something counts as painful.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Thresholds {
+    /// Tombstones skipped by one operation from which on it is recorded. Default: 1000.
+    pub tombstones_per_operation: u64,
+    /// Block-cache misses of one operation from which on it is recorded. Default: 64.
+    pub block_reads_per_operation: u64,
+    /// Least seek pain for a range to be acted on. Default: 5ms/s.
+    pub pain: PainRate,
+    /// Least deletions per entry in a range's SST files for it to be acted on, 0 to 1. Default: 0.1.
+    pub density: f64,
+}
+
+impl Default for Thresholds {
+    fn default() -> Thresholds {
+        Thresholds {
+            tombstones_per_operation: 1000,
+            block_reads_per_operation: 64,
+            pain: PainRate::from_nanoseconds_per_second(5_000_000),
+            density: 0.1,
+        }
+    }
+}
+
+/// How often is looked, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LoopTiming {
+    /// From one cycle to the next. Default: 5s.
+    pub interval: TimeSpan,
+    /// How long the probes are armed in a cycle that has them; at most the interval. Default: 2s.
+    pub window: TimeSpan,
+    /// A window is opened this often even where the sentinel sees no pain. Default: 60s.
+    pub survey: TimeSpan,
+}
+
+impl Default for LoopTiming {
+    fn default() -> LoopTiming {
+        LoopTiming {
+            interval: TimeSpan::from_seconds(5),
+            window: TimeSpan::from_seconds(2),
+            survey: TimeSpan::from_seconds(60),
+        }
+    }
+}
+
+/// How much compaction may rewrite: a token bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IoBudget {
+    /// Bytes that come in per second.
+    pub rate: ByteRate,
+    /// Most bytes that can be saved up; no single action can cost more.
+    pub burst: ByteSize,
+}
+
+/// A daily window in which the disk has time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OffPeak {
+    /// Time zone of the clock times.
+    pub time_zone: TimeZoneName,
+    /// When the window opens.
+    pub from: ClockTime,
+    /// When it closes; earlier than `from` means on the next day.
+    pub to: ClockTime,
+    /// Days on whose evening it opens. Default: every day.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub days: Option<Vec<Day>>,
+    /// The budget while it is open.
+    pub io_budget: IoBudget,
+}
+
+/// How keys are shown in plans, logs and the API.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyDisplay {
+    /// First bytes and the length.
+    #[default]
+    Redacted,
+    /// Whole keys.
+    Shown,
+}
+
+/// Reads an optional field that is there: an empty one (`off_peak:` and then nothing, as in a text
+/// that breaks off) is an error and not the same as leaving it out.
+pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
+}

@@ -1,0 +1,74 @@
+//! Help for errors that come from serde itself: unknown fields, unknown variants, wrong types.
+
+/// Typing errors up to this many edits away are taken for the field that was meant.
+const EDITS_MAX: usize = 3;
+
+/// What to do about an error whose message is serde's or libyaml's.
+pub(super) fn help_for(message: &str) -> String {
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    if message.contains("unknown field") || message.contains("unknown variant") {
+        return match quoted.split_first() {
+            Some((written, known)) => match nearest(written, known) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("known here: {}", known.join(", ")),
+            },
+            None => "take it out, or look it up in the policy's JSON Schema".to_owned(),
+        };
+    }
+    if message.contains("missing field") {
+        return format!("add `{}` here", quoted.first().copied().unwrap_or("the field"));
+    }
+    if message.contains("invalid type") || message.contains("invalid value") {
+        return "write a value of the expected kind, or leave the field out for its default".to_owned();
+    }
+    if message.contains("EOF") || message.contains("end of stream") || message.contains("did not find") {
+        return "the text breaks off or its indentation is off: compare it with the copy it came from"
+            .to_owned();
+    }
+    if message.contains("more than one document") {
+        return "a policy is one YAML document: take out the `---` between them".to_owned();
+    }
+    "mend the YAML here; the policy's JSON Schema lists every field".to_owned()
+}
+
+fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
+    let best = known.iter().map(|name| (edits(written, name), *name)).min()?;
+    (best.0 <= EDITS_MAX && (best.0 < best.1.chars().count() || written.starts_with(best.1)))
+        .then_some(best.1)
+}
+
+/// Levenshtein distance.
+fn edits(one: &str, two: &str) -> usize {
+    let two: Vec<char> = two.chars().collect();
+    let mut row: Vec<usize> = (0..=two.len()).collect();
+    for (line, from) in one.chars().enumerate() {
+        let mut next = vec![line + 1];
+        for (column, (to, pair)) in two.iter().zip(row.windows(2)).enumerate() {
+            let left = next.get(column).copied().unwrap_or(0);
+            let (diagonal, up) = (pair.first().copied().unwrap_or(0), pair.last().copied().unwrap_or(0));
+            next.push((diagonal + usize::from(from != *to)).min(up + 1).min(left + 1));
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_edits() {
+        assert_eq!(edits("cooldwn", "cooldown"), 1);
+        assert_eq!(edits("", "abc"), 3);
+        assert_eq!(edits("mode", "mode"), 0);
+    }
+
+    #[test]
+    fn names_the_field_that_was_meant() {
+        let help = help_for("unknown field `tresholds`, expected one of `mode`, `targets`, `thresholds`");
+        assert_eq!(help, "did you mean `thresholds`?");
+        let help = help_for("unknown field `zzzzzzzz`, expected one of `mode`, `targets`");
+        assert_eq!(help, "known here: mode, targets");
+    }
+}

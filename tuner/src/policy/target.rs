@@ -1,0 +1,193 @@
+//! The part of a policy about one kind of process: how it is recognised and acted on.
+
+use super::glob::glob_matches;
+use super::{Mode, TimeSpan, present};
+use crate::prefix::PrefixRule;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Placeholders that `exec.compact` may hold; the agent fills them in.
+pub const EXEC_PLACEHOLDERS: [&str; 5] = ["{begin_hex}", "{end_hex}", "{column_family}", "{path}", "{pid}"];
+
+/// Placeholder of a throttle's command for the value to set.
+pub const THROTTLE_PLACEHOLDER: &str = "{value}";
+
+/// One kind of process and what may be done to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TargetPolicy {
+    /// Name of the entry.
+    pub name: String,
+    /// Which processes it is about.
+    #[serde(rename = "match")]
+    pub matches: TargetMatch,
+    /// Overrides the policy's mode.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// Who compacts. Default: hook.
+    #[serde(default)]
+    pub actuator: ActuatorKind,
+    /// The command, with `actuator: exec`.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub exec: Option<ExecPolicy>,
+    /// Column families that may be acted on. Default: all, without prefixes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub column_families: Vec<ColumnFamilyPolicy>,
+    /// Settings that have one value inside the off-peak window and another outside. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub throttles: Vec<ThrottlePolicy>,
+}
+
+impl TargetPolicy {
+    /// The entry of a policy that names no targets: every process that has a RocksDB.
+    pub fn everything() -> TargetPolicy {
+        TargetPolicy {
+            name: "every-rocksdb".to_owned(),
+            matches: TargetMatch::default(),
+            mode: None,
+            actuator: ActuatorKind::default(),
+            exec: None,
+            column_families: Vec::new(),
+            throttles: Vec::new(),
+        }
+    }
+
+    /// Whether ranges of this column family may be acted on.
+    pub fn includes(&self, column_family: &str) -> bool {
+        self.column_families.is_empty() || self.column_family(column_family).is_some()
+    }
+
+    /// Where the column family's keys are cut; `None`: at SST borders only.
+    pub fn prefix_rule(&self, column_family: &str) -> Option<PrefixRule> {
+        self.column_family(column_family)?.prefix.as_ref()?.rule()
+    }
+
+    /// The entry with this name, else the one for any other.
+    fn column_family(&self, name: &str) -> Option<&ColumnFamilyPolicy> {
+        let named = self.column_families.iter().find(|entry| entry.name == name);
+        named.or_else(|| self.column_families.iter().find(|entry| entry.name == ColumnFamilyPolicy::ANY))
+    }
+}
+
+/// Conditions that all must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TargetMatch {
+    /// Process id.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Glob on the executable's path: `*` is any text, slashes included, `?` one character.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub executable: Option<String>,
+    /// Part of the command line, arguments joined with spaces.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub command_line: Option<String>,
+}
+
+impl TargetMatch {
+    /// Whether a process meets all the conditions that are given.
+    pub fn holds(&self, pid: u32, executable: &str, command_line: &str) -> bool {
+        self.pid.is_none_or(|wanted| wanted == pid)
+            && self.executable.as_ref().is_none_or(|pattern| glob_matches(pattern, executable))
+            && self.command_line.as_ref().is_none_or(|part| command_line.contains(part.as_str()))
+    }
+
+    /// Whether no condition is given.
+    pub fn is_empty(&self) -> bool {
+        *self == TargetMatch::default()
+    }
+}
+
+/// Who compacts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ActuatorKind {
+    /// Our library inside the target.
+    #[default]
+    Hook,
+    /// A command.
+    Exec,
+    /// Nobody: plans are made, and shown.
+    None,
+}
+
+/// A command that compacts a range.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExecPolicy {
+    /// Program and arguments, no shell; `{begin_hex}`, `{end_hex}`, `{column_family}`, `{path}` and
+    /// `{pid}` are filled in.
+    pub compact: Vec<String>,
+    /// How long it may run. Default: 10m.
+    #[serde(default = "exec_timeout")]
+    pub timeout: TimeSpan,
+}
+
+fn exec_timeout() -> TimeSpan {
+    TimeSpan::from_seconds(600)
+}
+
+/// What is known of one column family.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnFamilyPolicy {
+    /// Its name; `*` is any other.
+    pub name: String,
+    /// Where its keys are cut. Default: at SST borders only.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<PrefixPolicy>,
+}
+
+impl ColumnFamilyPolicy {
+    /// Name that stands for any other column family.
+    pub const ANY: &'static str = "*";
+}
+
+/// Where keys are cut: either `bytes`, or `delimiter` and `count`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PrefixPolicy {
+    /// Length of the prefix in bytes.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u32>,
+    /// One ASCII character that ends a part of the key.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub delimiter: Option<String>,
+    /// The prefix ends with the delimiter of this number.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub count: Option<u32>,
+}
+
+impl PrefixPolicy {
+    /// As a rule; `None` unless exactly one way of cutting is given.
+    pub fn rule(&self) -> Option<PrefixRule> {
+        match (self.bytes, self.delimiter.as_deref().map(str::as_bytes), self.count) {
+            (Some(bytes), None, None) if bytes > 0 => Some(PrefixRule::Bytes(usize::try_from(bytes).ok()?)),
+            (None, Some([delimiter]), Some(count)) if count > 0 => {
+                Some(PrefixRule::Delimiter { delimiter: *delimiter, count: usize::try_from(count).ok()? })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A setting of the target that has one value inside the off-peak window and another outside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ThrottlePolicy {
+    /// Name of the throttle.
+    pub name: String,
+    /// Value inside the off-peak window.
+    pub inside: String,
+    /// Value outside of it; the only one without a window.
+    pub outside: String,
+    /// Program and arguments, no shell; `{value}` is filled in.
+    pub command: Vec<String>,
+    /// How long the command may run. Default: 30s.
+    #[serde(default = "throttle_timeout")]
+    pub timeout: TimeSpan,
+}
+
+fn throttle_timeout() -> TimeSpan {
+    TimeSpan::from_seconds(30)
+}

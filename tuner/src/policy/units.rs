@@ -1,0 +1,277 @@
+//! Sizes, rates, spans of time and pain, as they are written in a policy: always with a unit.
+
+use super::error::Complaint;
+use super::written::{Written, number_and_unit, shown, written};
+use std::time::Duration;
+
+/// Units of size, greatest first. Only powers of two: "MB" means two different things to two people.
+const SIZE_UNITS: [(&str, u64); 5] =
+    [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+
+/// Units of time in nanoseconds, greatest first.
+const TIME_UNITS: [(&str, u64); 7] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+/// A size in bytes, written `64MiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByteSize(u64);
+
+impl ByteSize {
+    /// This many bytes.
+    pub const fn from_bytes(bytes: u64) -> ByteSize {
+        ByteSize(bytes)
+    }
+
+    /// In bytes.
+    pub const fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+impl Written for ByteSize {
+    const EXPECTED: &'static str = "a size with its unit, such as 64MiB (B, KiB, MiB, GiB, TiB)";
+
+    fn read(text: &str) -> Result<ByteSize, Complaint> {
+        let (number, unit) = number_and_unit(text, Self::EXPECTED)?;
+        scaled(text, number, unit, &SIZE_UNITS, Self::EXPECTED).map(ByteSize)
+    }
+}
+
+impl std::fmt::Display for ByteSize {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write_largest(formatter, self.0, &SIZE_UNITS, "")
+    }
+}
+
+written!(ByteSize, "^[0-9]+(B|KiB|MiB|GiB|TiB)$", "A size with its unit: B, KiB, MiB, GiB or TiB.");
+
+/// Bytes per second, written `16MiB/s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByteRate(u64);
+
+impl ByteRate {
+    /// This many bytes per second.
+    pub const fn from_bytes_per_second(bytes: u64) -> ByteRate {
+        ByteRate(bytes)
+    }
+
+    /// In bytes per second.
+    pub const fn bytes_per_second(self) -> u64 {
+        self.0
+    }
+}
+
+impl Written for ByteRate {
+    const EXPECTED: &'static str = "a rate with its unit, such as 16MiB/s (B/s, KiB/s, MiB/s, GiB/s, TiB/s)";
+
+    fn read(text: &str) -> Result<ByteRate, Complaint> {
+        let (number, unit) = number_and_unit(text, Self::EXPECTED)?;
+        let unit = per_second(text, unit, Self::EXPECTED)?;
+        scaled(text, number, unit, &SIZE_UNITS, Self::EXPECTED).map(ByteRate)
+    }
+}
+
+impl std::fmt::Display for ByteRate {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write_largest(formatter, self.0, &SIZE_UNITS, "/s")
+    }
+}
+
+written!(
+    ByteRate,
+    "^[0-9]+(B|KiB|MiB|GiB|TiB)/s$",
+    "Bytes per second with the unit: B/s, KiB/s, MiB/s, GiB/s or TiB/s."
+);
+
+/// A span of time, written `10m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TimeSpan(u64);
+
+impl TimeSpan {
+    /// This many nanoseconds.
+    pub const fn from_nanoseconds(nanoseconds: u64) -> TimeSpan {
+        TimeSpan(nanoseconds)
+    }
+
+    /// This many seconds, at most some five hundred years.
+    pub const fn from_seconds(seconds: u64) -> TimeSpan {
+        TimeSpan(seconds.saturating_mul(1_000_000_000))
+    }
+
+    /// As the standard library's type.
+    pub const fn duration(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+
+    /// In nanoseconds.
+    pub const fn nanoseconds(self) -> u64 {
+        self.0
+    }
+}
+
+impl Written for TimeSpan {
+    const EXPECTED: &'static str = "a span of time with its unit, such as 10m (ns, us, ms, s, m, h, d)";
+
+    fn read(text: &str) -> Result<TimeSpan, Complaint> {
+        let (number, unit) = number_and_unit(text, Self::EXPECTED)?;
+        scaled(text, number, unit, &TIME_UNITS, Self::EXPECTED).map(TimeSpan)
+    }
+}
+
+impl std::fmt::Display for TimeSpan {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write_largest(formatter, self.0, &TIME_UNITS, "")
+    }
+}
+
+written!(TimeSpan, "^[0-9]+(ns|us|ms|s|m|h|d)$", "A span of time with its unit: ns, us, ms, s, m, h or d.");
+
+/// Reader time lost per second of wall clock, written `5ms/s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PainRate(u64);
+
+impl PainRate {
+    /// This many nanoseconds lost per second.
+    pub const fn from_nanoseconds_per_second(nanoseconds: u64) -> PainRate {
+        PainRate(nanoseconds)
+    }
+
+    /// In seconds per second.
+    pub fn seconds_per_second(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+}
+
+impl Written for PainRate {
+    const EXPECTED: &'static str =
+        "reader time lost per second with its unit, such as 5ms/s (ns/s, us/s, ms/s, s/s)";
+
+    fn read(text: &str) -> Result<PainRate, Complaint> {
+        let (number, unit) = number_and_unit(text, Self::EXPECTED)?;
+        let unit = per_second(text, unit, Self::EXPECTED)?;
+        let small = TIME_UNITS.get(3..).unwrap_or(&[]);
+        scaled(text, number, unit, small, Self::EXPECTED).map(PainRate)
+    }
+}
+
+impl std::fmt::Display for PainRate {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write_largest(formatter, self.0, TIME_UNITS.get(3..).unwrap_or(&[]), "/s")
+    }
+}
+
+written!(PainRate, "^[0-9]+(ns|us|ms|s)/s$", "Reader time lost per second: ns/s, us/s, ms/s or s/s.");
+
+fn per_second<'t>(text: &str, unit: &'t str, expected: &str) -> Result<&'t str, Complaint> {
+    unit.strip_suffix("/s").ok_or_else(|| {
+        Complaint::new(format!("{} is not a rate: it lacks \"/s\"", shown(text)), format!("write {expected}"))
+    })
+}
+
+fn scaled(
+    text: &str,
+    number: u64,
+    unit: &str,
+    units: &[(&str, u64)],
+    expected: &str,
+) -> Result<u64, Complaint> {
+    let factor =
+        units.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor).ok_or_else(|| {
+            // "64MB" and "64mib" get the unit that was most likely meant.
+            let binary = unit.to_ascii_lowercase().replace('i', "");
+            let meant = units.iter().find(|(name, _)| {
+                let known = name.to_ascii_lowercase();
+                known.replace('i', "") == binary
+                    || (known.len() == 1 && !binary.is_empty() && unit.starts_with(name))
+            });
+            let help = match meant {
+                Some((name, _)) if !unit.starts_with(' ') => {
+                    let suffix = if text.ends_with("/s") { "/s" } else { "" };
+                    format!("did you mean {number}{name}{suffix}? Write {expected}")
+                }
+                _ => format!("write {expected}"),
+            };
+            Complaint::new(format!("{} has an unknown unit, {}", shown(text), shown(unit)), help)
+        })?;
+    number
+        .checked_mul(factor)
+        .ok_or_else(|| Complaint::new(format!("{} is too large", shown(text)), format!("write {expected}")))
+}
+
+/// Writes `value` in the greatest unit that holds it without a fraction.
+fn write_largest(
+    formatter: &mut std::fmt::Formatter<'_>,
+    value: u64,
+    units: &[(&str, u64)],
+    suffix: &str,
+) -> std::fmt::Result {
+    for (name, factor) in units {
+        if value % factor == 0 && (value > 0 || *factor == 1) {
+            return write!(formatter, "{}{name}{suffix}", value / factor);
+        }
+    }
+    write!(formatter, "{value}{suffix}")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use proptest::prelude::*;
+
+    fn complaint<T: Written>(text: &str) -> String {
+        T::read(text)
+            .err()
+            .map(|complaint| complaint.to_string().replace('\u{1f}', " | "))
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn reads_values_with_units() {
+        assert_eq!(ByteSize::read("64MiB").ok().map(ByteSize::bytes), Some(64 << 20));
+        assert_eq!(ByteRate::read("16MiB/s").ok().map(ByteRate::bytes_per_second), Some(16 << 20));
+        assert_eq!(TimeSpan::read("10m").ok().map(TimeSpan::duration), Some(Duration::from_secs(600)));
+        assert_eq!(PainRate::read("5ms/s").ok().map(PainRate::seconds_per_second), Some(0.005));
+    }
+
+    #[test]
+    fn wrong_units_are_explained() {
+        assert!(
+            complaint::<ByteRate>("64MB/s").contains("did you mean 64MiB/s?"),
+            "{}",
+            complaint::<ByteRate>("64MB/s")
+        );
+        assert!(complaint::<ByteRate>("64MiB").contains("lacks"));
+        assert!(complaint::<TimeSpan>("10 minuts").contains("unknown unit"));
+        assert!(complaint::<TimeSpan>("10").contains("has no unit"));
+        assert!(complaint::<TimeSpan>("-5s").contains("negative"));
+        assert!(complaint::<TimeSpan>("").contains("whole number"));
+        assert!(complaint::<PainRate>("0.005").contains("whole number"));
+        assert!(complaint::<PainRate>("5m/s").contains("unknown unit"));
+        assert!(complaint::<ByteSize>("99999999999TiB").contains("too large"));
+        assert!(complaint::<ByteSize>("99999999999999999999999B").contains("too large"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(value: u64) {
+            prop_assert_eq!(ByteSize::read(&ByteSize(value).to_string()).ok(), Some(ByteSize(value)));
+            prop_assert_eq!(ByteRate::read(&ByteRate(value).to_string()).ok(), Some(ByteRate(value)));
+            prop_assert_eq!(TimeSpan::read(&TimeSpan(value).to_string()).ok(), Some(TimeSpan(value)));
+            prop_assert_eq!(PainRate::read(&PainRate(value).to_string()).ok(), Some(PainRate(value)));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC*") {
+            let _ = (ByteSize::read(&text).is_ok(), ByteRate::read(&text).is_ok());
+            let _ = (TimeSpan::read(&text).is_ok(), PainRate::read(&text).is_ok());
+        }
+    }
+}
