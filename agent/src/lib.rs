@@ -5,4 +5,5 @@
 
 pub mod probe;
 pub mod snapshot;
+pub mod sst;
 pub mod target;

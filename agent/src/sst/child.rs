@@ -1,0 +1,229 @@
+//! The short-lived process that opens a foreign database, read-only and confined, and prints its files.
+//!
+//! It opens the database as RocksDB's own read-only mode does, which makes no lock, no LOG and no other
+//! file (`DBImplReadOnly`, `SanitizeOptions` and `DBImpl::Recover` of RocksDB 11.12), and with three
+//! options that keep it from more reading than the MANIFEST:
+//! - a WAL directory of ours that is empty: no WAL is replayed into memory, whatever its size. The
+//!   target's own directory must never be named here, since RocksDB deletes `*.log.trash` files in a WAL
+//!   directory that is not the database's, even in read-only mode;
+//! - `skip_stats_update_on_db_open`, and room for so few open tables that at most two SST files are opened;
+//! - no paranoid checks: an SST file that is gone or cannot be decoded does not fail the open.
+//!
+//! Why the number of entries is zero for nearly all files then, and who fills it in: `complete`.
+
+use super::comparator::Order;
+use super::confine;
+use super::options::{self, ColumnFamilyOptions, DatabaseOptions};
+use super::wire::{Failure, Line};
+use super::{COLUMN_FAMILIES_MAX, ColumnFamily, FILES_MAX, KEY_BYTES_MAX};
+use rust_rocksdb::{ColumnFamilyDescriptor, DB, LiveFile, Options};
+use rustix::fs::{Mode, OFlags};
+use sexton_tuner::{evidence::SstFile, key::Key};
+use std::io::{BufWriter, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Attempts at opening: the target may replace its MANIFEST, or make or drop a column family, between
+/// two steps of one attempt.
+const OPEN_ATTEMPTS_MAX: u32 = 4;
+/// Pause between two attempts.
+const OPEN_RETRY_DELAY: Duration = Duration::from_millis(50);
+/// Levels that are opened at least: RocksDB's default.
+const LEVELS_MIN: i32 = 7;
+/// Levels that are opened at most; universal compaction is run with hundreds, never thousands.
+const LEVELS_MAX: i32 = 1024;
+/// Smallest number of open files that RocksDB takes; a quarter of it less ten is opened at the start.
+const OPEN_TABLES: i32 = 20;
+/// Memtables stay empty here.
+const WRITE_BUFFER_BYTES: usize = 64 << 10;
+
+/// Entry point of the hidden subcommand: reads the database in `directory`, as the agent reaches it,
+/// and writes it to standard output. Must run before the process has started a thread.
+pub fn main(directory: &Path) -> ExitCode {
+    let mut output = BufWriter::new(std::io::stdout().lock());
+    let result = confine::to_directory(directory).and_then(|descriptor| read(&descriptor));
+    let result = result.and_then(|database| write_database(&mut output, &database));
+    let written = match &result {
+        Ok(()) => output.flush().map_err(|error| Failure::Output { message: error.to_string() }),
+        Err(failure) => write_line(&mut output, &Line::Failed(failure.clone()))
+            .and_then(|()| output.flush().map_err(|error| Failure::Output { message: error.to_string() })),
+    };
+    if result.is_ok() && written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What was read, before it is written out.
+struct Database {
+    column_families: Vec<ColumnFamily>,
+    files: Vec<SstFile>,
+}
+
+fn write_database(output: &mut impl Write, database: &Database) -> Result<(), Failure> {
+    for column_family in &database.column_families {
+        write_line(output, &Line::ColumnFamily(column_family.clone()))?;
+    }
+    for file in &database.files {
+        write_line(output, &Line::File(file.clone()))?;
+    }
+    write_line(output, &Line::End { files: database.files.len() as u64 })
+}
+
+fn write_line(output: &mut impl Write, line: &Line) -> Result<(), Failure> {
+    serde_json::to_writer(&mut *output, line)
+        .map_err(std::io::Error::from)
+        .and_then(|()| output.write_all(b"\n"))
+        .map_err(|error| Failure::Output { message: error.to_string() })
+}
+
+fn read(directory: &OwnedFd) -> Result<Database, Failure> {
+    // Through the descriptor: the path stays valid whatever happens to the directory's name.
+    let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+    if rustix::fs::statat(directory, "CURRENT", rustix::fs::AtFlags::empty()).is_err() {
+        return Err(Failure::NotADatabase);
+    }
+    let mut attempt = 1;
+    loop {
+        match read_once(directory, &path) {
+            Err(Failure::RocksDb { .. }) if attempt < OPEN_ATTEMPTS_MAX => {
+                attempt += 1;
+                std::thread::sleep(OPEN_RETRY_DELAY);
+            }
+            result => return result,
+        }
+    }
+}
+
+fn read_once(directory: &OwnedFd, path: &Path) -> Result<Database, Failure> {
+    let names = DB::list_cf(&Options::default(), path).map_err(rocksdb_failed)?;
+    refuse_too_many("column families", names.len(), COLUMN_FAMILIES_MAX)?;
+    let stated = newest_options(directory);
+    let column_families = names.iter().map(|name| column_family(name, &stated)).collect::<Vec<_>>();
+    let mut opened = Vec::new();
+    for family in &column_families {
+        match family.order {
+            Some(order) => opened.push(descriptor(family, order, &stated)),
+            // RocksDB cannot open a database without this one.
+            None if family.name == "default" => {
+                return Err(Failure::UnknownComparator {
+                    column_family: family.name.clone(),
+                    comparator: family.comparator.clone(),
+                });
+            }
+            None => {}
+        }
+    }
+    let options = database_options(stated.tracks_wals_in_manifest);
+    let database =
+        DB::open_cf_descriptors_read_only(&options, path, opened, false).map_err(rocksdb_failed)?;
+    let live = database.live_files().map_err(rocksdb_failed)?;
+    refuse_too_many("SST files", live.len(), FILES_MAX)?;
+    let files = live.into_iter().filter_map(|file| sst_file(file, &column_families)).collect();
+    Ok(Database { column_families, files })
+}
+
+fn refuse_too_many(what: &str, count: usize, count_max: usize) -> Result<(), Failure> {
+    if count <= count_max {
+        return Ok(());
+    }
+    Err(Failure::TooMany { what: what.to_owned(), count: count as u64, count_max: count_max as u64 })
+}
+
+fn rocksdb_failed(error: rust_rocksdb::Error) -> Failure {
+    Failure::RocksDb { message: error.into_string() }
+}
+
+/// What the newest OPTIONS file says; nothing where there is none or it cannot be read, in which case
+/// RocksDB's defaults apply and RocksDB refuses to open what does not fit.
+fn newest_options(directory: &OwnedFd) -> DatabaseOptions {
+    read_newest_options(directory).map(|text| DatabaseOptions::parse(&text)).unwrap_or_default()
+}
+
+fn read_newest_options(directory: &OwnedFd) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
+    let listing = rustix::fs::openat(directory, ".", flags, Mode::empty()).ok()?;
+    let newest = rustix::fs::Dir::read_from(listing)
+        .ok()?
+        .filter_map(|entry| options::options_file_number(entry.ok()?.file_name().to_str().ok()?))
+        .max()?;
+    // RocksDB pads to six digits; longer numbers stand as they are.
+    let name = format!("OPTIONS-{newest:06}");
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = std::fs::File::from(rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?);
+    let mut bytes = Vec::new();
+    file.take(options::OPTIONS_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn column_family(name: &str, stated: &DatabaseOptions) -> ColumnFamily {
+    let comparator = stated.column_families.get(name).and_then(|family| family.comparator.clone());
+    let comparator = comparator.unwrap_or_else(|| Order::BYTEWISE_COMPARATOR.to_owned());
+    let order = Order::of_comparator(&comparator);
+    ColumnFamily { name: name.to_owned(), comparator, order }
+}
+
+fn descriptor(family: &ColumnFamily, order: Order, stated: &DatabaseOptions) -> ColumnFamilyDescriptor {
+    let mut options = Options::default();
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES);
+    options.set_force_consistency_checks(false);
+    let levels =
+        stated.column_families.get(&family.name).and_then(|ColumnFamilyOptions { levels, .. }| *levels);
+    options.set_num_levels(levels.unwrap_or(LEVELS_MIN).clamp(LEVELS_MIN, LEVELS_MAX));
+    if family.comparator != Order::BYTEWISE_COMPARATOR {
+        options.set_comparator(family.comparator.as_str(), Box::new(move |one, two| order.compare(one, two)));
+    }
+    ColumnFamilyDescriptor::new(family.name.clone(), options)
+}
+
+fn database_options(tracks_wals_in_manifest: bool) -> Options {
+    let mut options = Options::default();
+    options.create_if_missing(false);
+    options.set_paranoid_checks(false);
+    options.set_skip_stats_update_on_db_open(true);
+    options.set_max_open_files(OPEN_TABLES);
+    options.set_max_file_opening_threads(1);
+    options.set_wal_dir(confine::WAL_DIRECTORY);
+    if tracks_wals_in_manifest {
+        // With WALs in the MANIFEST a read-only open must track them too (RocksDB 11.12 follows a null
+        // pointer otherwise), and then misses them in our empty WAL directory, unless it recovers by
+        // best efforts. That looks into every SST file, which is why it is not the rule.
+        options.set_track_and_verify_wals_in_manifest(true);
+        options.set_best_efforts_recovery(true);
+    }
+    options
+}
+
+fn sst_file(file: LiveFile, column_families: &[ColumnFamily]) -> Option<SstFile> {
+    let number = file.name.trim_start_matches('/').strip_suffix(".sst")?.parse().ok()?;
+    let family = column_families.iter().find(|family| family.name == file.column_family_name)?;
+    let mut bounds = (file.start_key?, file.end_key?);
+    if family.order == Some(Order::ReverseBytewise) {
+        bounds = (bounds.1, bounds.0);
+    }
+    Some(SstFile {
+        number,
+        column_family: file.column_family_name,
+        level: u32::try_from(file.level).ok()?,
+        size_bytes: file.size as u64,
+        entries: file.num_entries,
+        deletions: file.num_deletions,
+        smallest: lower_bound(bounds.0),
+        largest: upper_bound(bounds.1),
+    })
+}
+
+/// The key, or a shorter one that is not greater.
+fn lower_bound(mut key: Vec<u8>) -> Key {
+    key.truncate(KEY_BYTES_MAX);
+    Key::new(key)
+}
+
+/// The key, or a shorter one that is not smaller; where no shorter one exists (all `0xff`) the key.
+fn upper_bound(key: Vec<u8>) -> Key {
+    match key.get(..KEY_BYTES_MAX) {
+        Some(prefix) if key.len() > KEY_BYTES_MAX => {
+            Key::new(prefix).prefix_end().unwrap_or_else(|| Key::new(key))
+        }
+        _ => Key::new(key),
+    }
+}

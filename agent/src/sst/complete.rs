@@ -1,0 +1,286 @@
+//! Fills in the number of entries and deletions that RocksDB did not load, from the files on disk.
+
+use super::properties::{self, PropertiesError, ReadAt, TableProperties};
+use rustix::fs::{Mode, OFlags};
+use sexton_tuner::evidence::SstFile;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Files that one call reads at most: some three reads of a few KiB each, a second on a slow disk. What is
+/// left over is read by the next calls.
+pub const FILES_READ_MAX: usize = 512;
+
+/// Read at once from the end of a file: footer, metaindex and properties block mostly lie in it.
+const TAIL_BYTES: u64 = 8 << 10;
+
+/// Properties of one database's files by number. Files never change once they are written, and the number
+/// is not used again; the size is compared all the same, should the database have been made anew.
+#[derive(Debug, Default)]
+pub struct PropertiesCache {
+    by_number: HashMap<u64, Cached>,
+}
+
+#[derive(Debug)]
+struct Cached {
+    size_bytes: u64,
+    /// `None` for a file that is not readable for good: damaged or of another format.
+    properties: Option<TableProperties>,
+}
+
+/// What one call to [`complete`] did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Completion {
+    /// Files filled in from the cache.
+    pub cached: usize,
+    /// Files read from disk now and filled in.
+    pub read: usize,
+    /// Files left for the next call because of [`FILES_READ_MAX`].
+    pub left: usize,
+    /// Files that are gone or could not be opened or read this time.
+    pub unreadable: usize,
+    /// Files that will never be read: damaged or not block-based tables.
+    pub unsupported: usize,
+    /// The first error of this call, for an operator.
+    pub first_error: Option<String>,
+}
+
+impl PropertiesCache {
+    /// Number of files remembered.
+    pub fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    /// Whether no file is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.by_number.is_empty()
+    }
+}
+
+/// Fills `entries` and `deletions` of those files that have no entries, with what the files themselves say
+/// in `directory`, as the agent reaches it. The cache forgets all files that are not in `files`, so it
+/// never holds more than these; use one cache per database. At most [`FILES_READ_MAX`] files are opened.
+///
+/// A file that cannot be read keeps its zeros; how many there are is in the result.
+pub fn complete(files: &mut [SstFile], directory: &Path, cache: &mut PropertiesCache) -> Completion {
+    let live: HashSet<u64> = files.iter().map(|file| file.number).collect();
+    cache.by_number.retain(|number, _| live.contains(number));
+    let mut completion = Completion::default();
+    let mut opened = 0;
+    for file in files.iter_mut().filter(|file| file.entries == 0) {
+        let known = cache.by_number.get(&file.number).filter(|cached| cached.size_bytes == file.size_bytes);
+        if let Some(cached) = known {
+            match &cached.properties {
+                Some(properties) => {
+                    completion.cached += 1;
+                    fill(file, properties);
+                }
+                None => completion.unsupported += 1,
+            }
+        } else if opened == FILES_READ_MAX {
+            completion.left += 1;
+        } else {
+            opened += 1;
+            read_and_fill(file, directory, cache, &mut completion);
+        }
+    }
+    completion
+}
+
+fn read_and_fill(
+    file: &mut SstFile,
+    directory: &Path,
+    cache: &mut PropertiesCache,
+    completion: &mut Completion,
+) {
+    let properties = match read_properties(directory, file) {
+        Ok(properties) => {
+            completion.read += 1;
+            fill(file, &properties);
+            Some(properties)
+        }
+        Err(error) => {
+            let name = file_name(file.number);
+            completion
+                .first_error
+                .get_or_insert_with(|| format!("{}: {error}", directory.join(name).display()));
+            if matches!(error, PropertiesError::Read { .. }) {
+                completion.unreadable += 1;
+                return;
+            }
+            completion.unsupported += 1;
+            None
+        }
+    };
+    cache.by_number.insert(file.number, Cached { size_bytes: file.size_bytes, properties });
+}
+
+/// As RocksDB itself fills them from the same properties (`Version::MaybeInitializeFileMetaData`).
+fn fill(file: &mut SstFile, properties: &TableProperties) {
+    file.deletions = properties.deletions.max(properties.range_deletions);
+    file.entries = properties.entries.max(file.deletions);
+}
+
+/// RocksDB's file name: six digits at least.
+fn file_name(number: u64) -> String {
+    format!("{number:06}.sst")
+}
+
+fn read_properties(directory: &Path, file: &SstFile) -> Result<TableProperties, PropertiesError> {
+    let opened = open(&directory.join(file_name(file.number)))
+        .and_then(|opened| Ok((opened.metadata()?.len(), opened)))
+        .map_err(|source| PropertiesError::Read { offset: 0, length: 0, source })?;
+    let (size_bytes, opened) = opened;
+    let tail_offset = size_bytes.saturating_sub(TAIL_BYTES);
+    let length = size_bytes - tail_offset;
+    let tail = read_file(&opened, tail_offset, length as usize).map_err(|source| PropertiesError::Read {
+        offset: tail_offset,
+        length,
+        source,
+    })?;
+    properties::read(&TailedFile { file: opened, tail_offset, tail }, size_bytes)
+}
+
+/// Opens a regular file for reading. Neither follows a link nor waits for a pipe: the directory is a
+/// foreign process's.
+fn open(path: &Path) -> std::io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file")),
+    }
+}
+
+fn read_file(file: &File, offset: u64, length: usize) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, offset)?;
+    Ok(bytes)
+}
+
+/// A file whose end has been read already.
+struct TailedFile {
+    file: File,
+    tail_offset: u64,
+    tail: Vec<u8>,
+}
+
+impl ReadAt for TailedFile {
+    fn read_at(&self, offset: u64, length: usize) -> std::io::Result<Vec<u8>> {
+        match offset.checked_sub(self.tail_offset) {
+            Some(within) => self.tail.read_at(within, length),
+            None => read_file(&self.file, offset, length),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+    use super::*;
+    use sexton_tuner::key::Key;
+
+    fn file(number: u64, size_bytes: u64) -> SstFile {
+        SstFile {
+            number,
+            column_family: "default".to_owned(),
+            level: 0,
+            size_bytes,
+            entries: 0,
+            deletions: 0,
+            smallest: Key::default(),
+            largest: Key::default(),
+        }
+    }
+
+    /// An SST file with `entries` entries, every third a deletion; returns its size.
+    fn write_sst(directory: &Path, number: u64, entries: u64) -> u64 {
+        let path = directory.join(file_name(number));
+        let options = rust_rocksdb::Options::default();
+        let mut writer = rust_rocksdb::SstFileWriter::create(&options);
+        writer.open(&path).unwrap();
+        for at in 0..entries {
+            let key = format!("key-{at:08}");
+            match at % 3 {
+                0 => writer.delete(key).unwrap(),
+                _ => writer.put(key, "value").unwrap(),
+            }
+        }
+        writer.finish().unwrap();
+        std::fs::metadata(path).unwrap().len()
+    }
+
+    #[test]
+    fn fills_zeros_once_from_disk_and_then_from_the_cache() {
+        let directory = tempfile::tempdir().unwrap();
+        let size_bytes = write_sst(directory.path(), 7, 300);
+        let mut known = file(9, 1);
+        known.entries = 5;
+        let mut cache = PropertiesCache::default();
+        let mut files = [file(7, size_bytes), known.clone()];
+        let completion = complete(&mut files, directory.path(), &mut cache);
+        assert_eq!(completion, Completion { read: 1, ..Completion::default() });
+        assert_eq!((files[0].entries, files[0].deletions), (300, 100));
+        assert_eq!(files[1], known, "a file with entries is left as it is");
+
+        std::fs::remove_file(directory.path().join("000007.sst")).unwrap();
+        let mut files = [file(7, size_bytes)];
+        let completion = complete(&mut files, directory.path(), &mut cache);
+        assert_eq!(completion, Completion { cached: 1, ..Completion::default() });
+        assert_eq!(files[0].entries, 300);
+
+        complete(&mut [], directory.path(), &mut cache);
+        assert!(cache.is_empty(), "files that are no longer live are forgotten");
+    }
+
+    #[test]
+    fn a_number_used_again_with_another_size_is_read_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut cache = PropertiesCache::default();
+        let first = write_sst(directory.path(), 7, 300);
+        complete(&mut [file(7, first)], directory.path(), &mut cache);
+        let second = write_sst(directory.path(), 7, 30_000);
+        let mut files = [file(7, second)];
+        assert_eq!(complete(&mut files, directory.path(), &mut cache).read, 1);
+        assert_eq!((files[0].entries, files[0].deletions), (30_000, 10_000));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_counted_and_keeps_its_zeros() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("000001.sst"), vec![7; 4096]).unwrap();
+        std::fs::write(directory.path().join("elsewhere"), vec![7; 4096]).unwrap();
+        std::os::unix::fs::symlink("elsewhere", directory.path().join("000002.sst")).unwrap();
+        std::fs::create_dir(directory.path().join("000003.sst")).unwrap();
+        let fifo = std::process::Command::new("mkfifo").arg(directory.path().join("000004.sst")).status();
+        assert!(fifo.unwrap().success());
+        let mut files = [file(1, 4096), file(2, 4096), file(3, 0), file(4, 0), file(5, 0)];
+        let mut cache = PropertiesCache::default();
+        let completion = complete(&mut files, directory.path(), &mut cache);
+        assert_eq!((completion.unsupported, completion.unreadable, completion.read), (1, 4, 0));
+        assert!(completion.first_error.unwrap().contains("000001.sst"), "the error names the file");
+        assert!(files.iter().all(|file| file.entries == 0));
+        assert_eq!(cache.len(), 1, "only what stays unreadable is remembered");
+    }
+
+    #[test]
+    fn one_call_reads_a_bounded_number_of_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let total = FILES_READ_MAX + 10;
+        let size_bytes = write_sst(directory.path(), 0, 30);
+        for number in 1..total as u64 {
+            std::fs::hard_link(directory.path().join("000000.sst"), directory.path().join(file_name(number)))
+                .unwrap();
+        }
+        let mut cache = PropertiesCache::default();
+        let fresh = || (0..total as u64).map(|number| file(number, size_bytes)).collect::<Vec<_>>();
+        let first = complete(&mut fresh(), directory.path(), &mut cache);
+        assert_eq!((first.read, first.left, first.cached), (FILES_READ_MAX, 10, 0));
+        let mut files = fresh();
+        let second = complete(&mut files, directory.path(), &mut cache);
+        assert_eq!((second.read, second.left, second.cached), (10, 0, FILES_READ_MAX));
+        assert!(files.iter().all(|file| (file.entries, file.deletions) == (30, 10)));
+    }
+}

@@ -1,0 +1,444 @@
+//! Reads the table properties of one SST file: how many entries and deletions it holds.
+//!
+//! RocksDB loads these statistics for some twenty files when it opens a database and reports zero for
+//! all others, so they are read here, from the end of the file: footer, metaindex block, properties
+//! block. Only block-based tables are read, the format that every version of RocksDB writes by default;
+//! the two meta blocks are never compressed. Pure: bytes come in through [`ReadAt`]. Opening files and
+//! remembering what was read is the business of `complete`.
+
+use thiserror::Error;
+
+/// Ends every block-based table since RocksDB 2.8.
+const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
+/// Ends a block-based table in the form that LevelDB had.
+const MAGIC_LEGACY: u64 = 0xdb47_7524_8b80_fb57;
+/// Stands where format versions before 6 have the metaindex block's handle.
+const MAGIC_EXTENDED: [u8; 4] = [0x3e, 0x00, 0x7a, 0x00];
+/// Footer of the legacy form: two block handles, padded, and the magic number.
+const FOOTER_BYTES_LEGACY: usize = 48;
+/// Footer since format version 1: checksum type, 40 bytes, format version, magic number.
+const FOOTER_BYTES: usize = 53;
+/// Compression type and checksum, after every block.
+const BLOCK_TRAILER_BYTES: u64 = 5;
+/// Newest format version whose footer is known here.
+const FORMAT_VERSION_MAX: u32 = 8;
+/// Greatest meta block that is read. Property collectors put their own data there (TiKV's are the
+/// largest known, some hundred kilobytes); more than this is damage or an attack.
+pub const META_BLOCK_BYTES_MAX: u64 = 4 << 20;
+/// Entries of a meta block that are looked at; RocksDB itself writes some 60 properties.
+const META_BLOCK_ENTRIES_MAX: usize = 4096;
+/// Longest column family name that is kept.
+const COLUMN_FAMILY_NAME_BYTES_MAX: usize = 1024;
+
+/// What the properties block says of one SST file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableProperties {
+    /// `rocksdb.num.entries`: all entries, deletions included.
+    pub entries: u64,
+    /// `rocksdb.deleted.keys`: tombstones, range tombstones included.
+    pub deletions: u64,
+    /// `rocksdb.merge.operands`.
+    pub merge_operands: u64,
+    /// `rocksdb.num.range-deletions`.
+    pub range_deletions: u64,
+    /// `rocksdb.column.family.id`; `None` where it is missing or the writer did not know it.
+    pub column_family_id: Option<u64>,
+    /// `rocksdb.column.family.name`; `None` where it is missing or empty.
+    pub column_family: Option<String>,
+}
+
+/// Why a file's properties could not be read.
+#[derive(Debug, Error)]
+pub enum PropertiesError {
+    /// Reading failed.
+    #[error("cannot read {length} bytes at offset {offset}: {source}")]
+    Read {
+        /// Offset in the file.
+        offset: u64,
+        /// Bytes wanted.
+        length: u64,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The bytes at this offset are not what the format says.
+    #[error("damaged at offset {offset}: {what}")]
+    Damaged {
+        /// Offset in the file.
+        offset: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A table of another kind or of a version that came after this code.
+    #[error("not a block-based table that can be read: {what} {value:#x}")]
+    Unsupported {
+        /// Which field said so.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+    },
+}
+
+/// Bytes at an offset: a file, or a slice in tests.
+pub trait ReadAt {
+    /// Exactly `length` bytes from `offset`; fewer is an error of kind `UnexpectedEof`.
+    fn read_at(&self, offset: u64, length: usize) -> std::io::Result<Vec<u8>>;
+}
+
+impl ReadAt for [u8] {
+    fn read_at(&self, offset: u64, length: usize) -> std::io::Result<Vec<u8>> {
+        let begin = usize::try_from(offset).ok();
+        let end = begin.and_then(|begin| begin.checked_add(length));
+        let bytes = begin.zip(end).and_then(|(begin, end)| self.get(begin..end));
+        bytes.map(<[u8]>::to_vec).ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// Where a block lies in the file, without its trailer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BlockHandle {
+    offset: u64,
+    size: u64,
+}
+
+/// Reads the properties of the SST file of `size_bytes` behind `file`.
+///
+/// # Errors
+/// [`PropertiesError`] when reading fails, the bytes are damaged, or it is another kind of table.
+pub fn read(file: &(impl ReadAt + ?Sized), size_bytes: u64) -> Result<TableProperties, PropertiesError> {
+    let metaindex = read_block(file, size_bytes, metaindex_handle(file, size_bytes)?)?;
+    let mut properties_handle = None;
+    for_each_entry(&metaindex, |name, value| {
+        // Up to RocksDB 2.6 the block was called `rocksdb.stats`.
+        if name == b"rocksdb.properties" || name == b"rocksdb.stats" {
+            properties_handle = Some(value.to_vec());
+        }
+    })?;
+    let encoded = properties_handle
+        .ok_or(PropertiesError::Damaged { offset: metaindex.offset, what: "no properties block" })?;
+    let handle = BlockHandle::decode(&mut encoded.as_slice())
+        .ok_or(PropertiesError::Damaged { offset: metaindex.offset, what: "properties block's handle" })?;
+    let block = read_block(file, size_bytes, handle)?;
+    let properties = decode_properties(&block)?;
+    if properties.deletions.saturating_sub(properties.range_deletions) > properties.entries {
+        return Err(PropertiesError::Damaged { offset: block.offset, what: "more deletions than entries" });
+    }
+    Ok(properties)
+}
+
+fn decode_properties(block: &Block) -> Result<TableProperties, PropertiesError> {
+    let mut properties = TableProperties::default();
+    let mut entries_seen = false;
+    let mut damaged = false;
+    for_each_entry(block, |name, value| {
+        let mut number = || {
+            let decoded = take_varint64(&mut &*value);
+            damaged |= decoded.is_none();
+            decoded.unwrap_or_default()
+        };
+        match name {
+            b"rocksdb.num.entries" => {
+                properties.entries = number();
+                entries_seen = true;
+            }
+            b"rocksdb.deleted.keys" => properties.deletions = number(),
+            b"rocksdb.merge.operands" => properties.merge_operands = number(),
+            b"rocksdb.num.range-deletions" => properties.range_deletions = number(),
+            b"rocksdb.column.family.id" => {
+                // RocksDB writes INT32_MAX where the writer knew no column family.
+                properties.column_family_id = Some(number()).filter(|id| *id != u64::from(u32::MAX >> 1));
+            }
+            b"rocksdb.column.family.name" if value.len() <= COLUMN_FAMILY_NAME_BYTES_MAX => {
+                let name = String::from_utf8_lossy(value).into_owned();
+                properties.column_family = Some(name).filter(|name| !name.is_empty());
+            }
+            _ => {}
+        }
+    })?;
+    if damaged || !entries_seen {
+        return Err(PropertiesError::Damaged { offset: block.offset, what: "property values" });
+    }
+    Ok(properties)
+}
+
+/// Finds the metaindex block through the footer, for all format versions.
+fn metaindex_handle(file: &(impl ReadAt + ?Sized), size_bytes: u64) -> Result<BlockHandle, PropertiesError> {
+    let too_short = PropertiesError::Damaged { offset: 0, what: "too short to be an SST file" };
+    let legacy_offset = size_bytes.checked_sub(FOOTER_BYTES_LEGACY as u64).ok_or(too_short)?;
+    let legacy = read_exact(file, legacy_offset, FOOTER_BYTES_LEGACY as u64)?;
+    let damaged = |what| PropertiesError::Damaged { offset: legacy_offset, what };
+    let magic = legacy.last_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes)).unwrap_or_default();
+    if magic == MAGIC_LEGACY {
+        return BlockHandle::decode(&mut legacy.as_slice()).ok_or(damaged("metaindex handle"));
+    }
+    if magic != MAGIC {
+        return Err(PropertiesError::Unsupported { what: "magic number", value: magic });
+    }
+    let offset = size_bytes.checked_sub(FOOTER_BYTES as u64).ok_or(damaged("too short for its footer"))?;
+    let footer = read_exact(file, offset, FOOTER_BYTES as u64)?;
+    let version = u32_at(&footer, FOOTER_BYTES - 12).ok_or(damaged("format version"))?;
+    let handles = footer.get(1..41).ok_or(damaged("block handles"))?;
+    match version {
+        0..6 => BlockHandle::decode(&mut &*handles).ok_or(damaged("metaindex handle")),
+        6..=FORMAT_VERSION_MAX => metaindex_before_footer(handles, version, offset)
+            .ok_or(PropertiesError::Damaged { offset, what: "metaindex size" }),
+        _ => Err(PropertiesError::Unsupported { what: "format version", value: u64::from(version) }),
+    }
+}
+
+/// Since format version 6 the footer gives only the size of the metaindex block, which lies directly
+/// before the footer; since version 8 with a gap of so many bytes as the upper half says.
+fn metaindex_before_footer(handles: &[u8], version: u32, footer_offset: u64) -> Option<BlockHandle> {
+    if handles.get(..4)? != MAGIC_EXTENDED {
+        return None;
+    }
+    let packed = u32_at(handles, 12)?;
+    let (size, gap) = if version >= 8 { (packed & 0xffff, packed >> 16) } else { (packed, 0) };
+    let behind = BLOCK_TRAILER_BYTES + u64::from(gap) + u64::from(size);
+    Some(BlockHandle { offset: footer_offset.checked_sub(behind)?, size: u64::from(size) })
+}
+
+/// A meta block's bytes without its trailer, and where they lay.
+struct Block {
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+fn read_block(
+    file: &(impl ReadAt + ?Sized),
+    size_bytes: u64,
+    handle: BlockHandle,
+) -> Result<Block, PropertiesError> {
+    let damaged = |what| PropertiesError::Damaged { offset: handle.offset, what };
+    if handle.size > META_BLOCK_BYTES_MAX {
+        return Err(damaged("meta block larger than any known"));
+    }
+    let length = handle.size + BLOCK_TRAILER_BYTES;
+    if handle.offset.checked_add(length).is_none_or(|end| end > size_bytes) {
+        return Err(damaged("block reaches beyond the end of the file"));
+    }
+    let mut bytes = read_exact(file, handle.offset, length)?;
+    let content_bytes = bytes.len() - BLOCK_TRAILER_BYTES as usize;
+    match bytes.get(content_bytes) {
+        Some(0) => {}
+        _ => return Err(damaged("meta block is compressed")),
+    }
+    bytes.truncate(content_bytes);
+    Ok(Block { offset: handle.offset, bytes })
+}
+
+fn read_exact(file: &(impl ReadAt + ?Sized), offset: u64, length: u64) -> Result<Vec<u8>, PropertiesError> {
+    let failed = |source| PropertiesError::Read { offset, length, source };
+    let wanted = usize::try_from(length).map_err(|_| failed(std::io::ErrorKind::OutOfMemory.into()))?;
+    let bytes = file.read_at(offset, wanted).map_err(failed)?;
+    if bytes.len() == wanted { Ok(bytes) } else { Err(failed(std::io::ErrorKind::UnexpectedEof.into())) }
+}
+
+/// Calls `visit` with key and value of each entry of a block; keys share prefixes with the one before.
+fn for_each_entry(block: &Block, mut visit: impl FnMut(&[u8], &[u8])) -> Result<(), PropertiesError> {
+    let damaged = |what| PropertiesError::Damaged { offset: block.offset, what };
+    let mut rest = entries_of(&block.bytes).ok_or(damaged("restart points"))?;
+    let mut key = Vec::new();
+    for _ in 0..META_BLOCK_ENTRIES_MAX {
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let value = take_entry(&mut rest, &mut key).ok_or(damaged("block entry"))?;
+        visit(&key, value);
+    }
+    Err(damaged("more entries in a meta block than any known"))
+}
+
+/// The part of a block before its restart points: it ends with their offsets and their number.
+fn entries_of(block: &[u8]) -> Option<&[u8]> {
+    let restarts = usize::try_from(u32_at(block, block.len().checked_sub(4)?)?).ok()?;
+    let tail = restarts.checked_mul(4)?.checked_add(4)?;
+    block.get(..block.len().checked_sub(tail)?)
+}
+
+/// Takes one entry off `rest`: lengths of the shared and of the new part of the key, length of the
+/// value, then the bytes. Leaves the whole key in `key` and returns the value.
+fn take_entry<'bytes>(rest: &mut &'bytes [u8], key: &mut Vec<u8>) -> Option<&'bytes [u8]> {
+    let shared = usize::try_from(take_varint64(rest)?).ok()?;
+    let unshared = usize::try_from(take_varint64(rest)?).ok()?;
+    let value_bytes = usize::try_from(take_varint64(rest)?).ok()?;
+    if shared > key.len() {
+        return None;
+    }
+    key.truncate(shared);
+    key.extend_from_slice(take_bytes(rest, unshared)?);
+    take_bytes(rest, value_bytes)
+}
+
+fn take_bytes<'bytes>(rest: &mut &'bytes [u8], length: usize) -> Option<&'bytes [u8]> {
+    let (taken, left) = rest.split_at_checked(length)?;
+    *rest = left;
+    Some(taken)
+}
+
+fn take_varint64(rest: &mut &[u8]) -> Option<u64> {
+    let mut value = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let byte = *take_bytes(rest, 1)?.first()?;
+        value |= u64::from(byte & 0x7f).checked_shl(shift)?;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    bytes.get(offset..)?.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes))
+}
+
+impl BlockHandle {
+    fn decode(rest: &mut &[u8]) -> Option<BlockHandle> {
+        Some(BlockHandle { offset: take_varint64(rest)?, size: take_varint64(rest)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+    use super::*;
+    use proptest::prelude::*;
+    use rust_rocksdb::{BlockBasedOptions, DB, Options};
+
+    /// An SST file of a real database: 1,000 puts, 250 deletions, 10 merges, 3 range deletions.
+    fn real_sst(format_version: i32) -> Vec<u8> {
+        let directory = tempfile::tempdir().unwrap();
+        let mut table = BlockBasedOptions::default();
+        table.set_format_version(format_version);
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_block_based_table_factory(&table);
+        options.set_compression_type(rust_rocksdb::DBCompressionType::Zstd);
+        options.set_merge_operator_associative("append", |_, _, operands| {
+            Some(operands.iter().flatten().copied().collect())
+        });
+        let mut database = DB::open(&options, directory.path()).unwrap();
+        database.create_cf("keyTable", &options).unwrap();
+        let family = database.cf_handle("keyTable").unwrap();
+        for at in 0..1000 {
+            database.put_cf(family, format!("put-{at:05}"), "x".repeat(40)).unwrap();
+        }
+        for at in 0..250 {
+            database.delete_cf(family, format!("delete-{at:05}")).unwrap();
+        }
+        for at in 0..10 {
+            database.merge_cf(family, format!("merge-{at:05}"), "y").unwrap();
+        }
+        for at in 0..3 {
+            database.delete_range_cf(family, format!("range-{at}0"), format!("range-{at}9")).unwrap();
+        }
+        database.flush_cf(family).unwrap();
+        let files = database.live_files().unwrap();
+        assert_eq!(files.len(), 1);
+        std::fs::read(directory.path().join(files[0].name.trim_start_matches('/'))).unwrap()
+    }
+
+    fn expected() -> TableProperties {
+        TableProperties {
+            entries: 1263,
+            deletions: 253,
+            merge_operands: 10,
+            range_deletions: 3,
+            column_family_id: Some(1),
+            column_family: Some("keyTable".to_owned()),
+        }
+    }
+
+    fn read_bytes(bytes: &[u8]) -> Result<TableProperties, PropertiesError> {
+        read(bytes, bytes.len() as u64)
+    }
+
+    /// The same table with the footer that versions before 2 wrote.
+    fn with_legacy_footer(mut sst: Vec<u8>) -> Vec<u8> {
+        let footer = sst.split_off(sst.len() - FOOTER_BYTES);
+        sst.extend_from_slice(&footer[1..41]);
+        sst.extend_from_slice(&MAGIC_LEGACY.to_le_bytes());
+        sst
+    }
+
+    #[test]
+    fn reads_every_format_version_that_rocksdb_writes() {
+        for format_version in 2..=8 {
+            let sst = real_sst(format_version);
+            let stated = u32_at(&sst, sst.len() - 12).unwrap();
+            assert_eq!(stated, format_version as u32, "the file has the format asked for");
+            assert_eq!(read_bytes(&sst).unwrap(), expected(), "format version {format_version}");
+        }
+    }
+
+    #[test]
+    fn reads_the_legacy_footer() {
+        assert_eq!(read_bytes(&with_legacy_footer(real_sst(2))).unwrap(), expected());
+    }
+
+    #[test]
+    fn says_what_it_cannot_read() {
+        let sst = real_sst(5);
+        let mut other_kind = sst.clone();
+        let length = other_kind.len();
+        other_kind[length - 8..].copy_from_slice(&0x8242_2296_63f4_ed0f_u64.to_le_bytes());
+        assert!(matches!(
+            read_bytes(&other_kind),
+            Err(PropertiesError::Unsupported { what: "magic number", value: 0x8242_2296_63f4_ed0f })
+        ));
+        let mut newer = sst.clone();
+        newer[length - 12] = 9;
+        assert!(matches!(
+            read_bytes(&newer),
+            Err(PropertiesError::Unsupported { what: "format version", value: 9 })
+        ));
+        assert!(matches!(read_bytes(&[]), Err(PropertiesError::Damaged { .. })));
+        assert!(matches!(read(&sst[..100], length as u64), Err(PropertiesError::Read { .. })));
+    }
+
+    #[test]
+    fn a_varint_ends_within_ten_bytes() {
+        assert_eq!(take_varint64(&mut [0xff; 9].as_slice()), None);
+        assert_eq!(take_varint64(&mut [0xff; 11].as_slice()), None);
+        let greatest = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
+        assert_eq!(take_varint64(&mut greatest.as_slice()), Some(u64::MAX));
+    }
+
+    /// One file of an old and one of a new footer, made once.
+    fn samples() -> &'static [Vec<u8>; 2] {
+        static SAMPLES: std::sync::OnceLock<[Vec<u8>; 2]> = std::sync::OnceLock::new();
+        SAMPLES.get_or_init(|| [real_sst(5), real_sst(8)])
+    }
+
+    proptest! {
+        /// Damage anywhere in the file's last bytes gives an answer or an error, never a panic, and never
+        /// more memory than a meta block may have.
+        #[test]
+        fn mutated_bytes_never_panic(
+            sample in 0..2_usize,
+            changes in prop::collection::vec((0..4096_usize, any::<u8>()), 1..16),
+        ) {
+            let mut sst = samples()[sample].clone();
+            for (back, byte) in changes {
+                let at = sst.len() - 1 - back % sst.len();
+                sst[at] = byte;
+            }
+            let _ = read_bytes(&sst);
+        }
+
+        #[test]
+        fn truncated_bytes_are_an_error(sample in 0..2_usize, cut in 1..100_000_usize) {
+            let sst = &samples()[sample];
+            let kept = sst.len() - 1 - cut % sst.len();
+            prop_assert!(read_bytes(&sst[..kept]).is_err());
+        }
+
+        #[test]
+        fn any_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..512), legacy: bool) {
+            let mut bytes = bytes;
+            let magic = if legacy { MAGIC_LEGACY } else { MAGIC };
+            bytes.extend_from_slice(&magic.to_le_bytes());
+            let _ = read_bytes(&bytes);
+        }
+    }
+}
