@@ -1,0 +1,119 @@
+//! The HTTP API: what Sexton knows as JSON, its metrics for Prometheus, and two requests to the engine.
+//!
+//! It reads published [`Snapshot`]s and sends [`Command`]s; it never reaches into the engine nor into a
+//! target. Only loopback addresses are served: there is no authentication yet, so nobody but the users of
+//! this machine may talk to it, and no web page that one of them has open (see [`guard`]).
+//!
+//! Invariant: nothing outside this module knows HTTP.
+
+mod connection;
+mod guard;
+pub mod metrics;
+mod problem;
+mod routes;
+mod tally;
+
+use crate::snapshot::{Command, Snapshot};
+use std::future::Future;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use thiserror::Error;
+use tokio::sync::{mpsc, watch};
+
+/// Why the API cannot be served. Each message says what to do.
+#[derive(Debug, Error)]
+pub enum ApiError {
+    /// The address is reachable from other machines.
+    #[error(
+        "refusing to listen on {address}: the API has no authentication yet, so only loopback addresses are \
+         served; use 127.0.0.1:{port} and reach it from elsewhere through ssh -L",
+        port = address.port()
+    )]
+    NotLoopback {
+        /// The address asked for.
+        address: SocketAddr,
+    },
+    /// Another process has the port.
+    #[error(
+        "cannot listen on {address}: the port is in use, perhaps by another sexton (see `ss -ltnp`); stop it or \
+         choose another port"
+    )]
+    PortInUse {
+        /// The address asked for.
+        address: SocketAddr,
+    },
+    /// The address cannot be listened on for another reason.
+    #[error("cannot listen on {address}: {source}; choose another address or port")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A listener that was handed over cannot be used.
+    #[error("cannot serve on the listener that was handed over: {source}; hand over a bound TCP socket")]
+    Listener {
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// Listens on `address`, which must be a loopback address; port 0 lets the system choose.
+///
+/// # Errors
+/// [`ApiError`], when the address is not loopback or cannot be listened on.
+pub fn bind(address: SocketAddr) -> Result<TcpListener, ApiError> {
+    refuse_unless_loopback(address)?;
+    TcpListener::bind(address).map_err(|source| match source.kind() {
+        std::io::ErrorKind::AddrInUse => ApiError::PortInUse { address },
+        _ => ApiError::Listen { address, source },
+    })
+}
+
+fn refuse_unless_loopback(address: SocketAddr) -> Result<(), ApiError> {
+    match address.ip().to_canonical().is_loopback() {
+        true => Ok(()),
+        false => Err(ApiError::NotLoopback { address }),
+    }
+}
+
+/// What the handlers share.
+#[derive(Clone)]
+struct Shared {
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    commands: mpsc::Sender<Command>,
+    tally: Arc<std::sync::Mutex<tally::Tally>>,
+}
+
+/// Serves the API on `listener` until `shutdown` is ready, then lets requests under way finish. Must be
+/// called within a Tokio runtime with time and I/O enabled.
+///
+/// # Errors
+/// [`ApiError::NotLoopback`] and [`ApiError::Listener`], before anything is served.
+pub async fn serve(
+    listener: TcpListener,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    commands: mpsc::Sender<Command>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), ApiError> {
+    let unusable = |source| ApiError::Listener { source };
+    refuse_unless_loopback(listener.local_addr().map_err(unusable)?)?;
+    listener.set_nonblocking(true).map_err(unusable)?;
+    let listener = tokio::net::TcpListener::from_std(listener).map_err(unusable)?;
+    let shared = Shared { snapshots, commands, tally: Arc::default() };
+    let counting = tally::keep(shared.snapshots.clone(), Arc::clone(&shared.tally));
+    let serving = connection::accept_until(listener, routes::router(shared), shutdown);
+    // Counting ends when the engine does; serving goes on, so that /healthz can say so.
+    let counting = async {
+        counting.await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = serving => {}
+        () = counting => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! Errors as the API shows them: a stable code, what happened, and what to do.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+/// An error answer.
+#[derive(Debug)]
+pub struct Problem {
+    /// HTTP status.
+    pub status: StatusCode,
+    /// Stable name of the error, for programs.
+    pub code: &'static str,
+    /// What happened.
+    pub message: String,
+    /// What to do.
+    pub help: &'static str,
+}
+
+#[derive(Serialize)]
+struct Body<'text> {
+    code: &'text str,
+    message: &'text str,
+    help: &'text str,
+}
+
+impl Problem {
+    /// An error answer.
+    pub fn new(
+        status: StatusCode,
+        code: &'static str,
+        message: impl Into<String>,
+        help: &'static str,
+    ) -> Problem {
+        Problem { status, code, message: message.into(), help }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = Body { code: self.code, message: &self.message, help: self.help };
+        (self.status, Json(body)).into_response()
+    }
+}

@@ -1,0 +1,304 @@
+//! Drives the real server over a loopback socket.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use super::*;
+use crate::snapshot::{ActionView, COMMANDS_QUEUED_MAX, PlanStepView, RangeView, TargetView};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// A running server and the engine's ends of its channels.
+struct Server {
+    address: SocketAddr,
+    snapshots: Option<watch::Sender<Arc<Snapshot>>>,
+    commands: Option<mpsc::Receiver<Command>>,
+    stop: Option<oneshot::Sender<()>>,
+    task: Option<tokio::task::JoinHandle<Result<(), ApiError>>>,
+    runtime: tokio::runtime::Runtime,
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    /// Status and code of a problem, which must have message and help as well.
+    fn problem(&self) -> (u16, String) {
+        let json = self.json();
+        for field in ["message", "help"] {
+            assert!(json[field].as_str().is_some_and(|text| text.len() > 5), "{json}");
+        }
+        (self.status, json["code"].as_str().unwrap().to_owned())
+    }
+}
+
+impl Server {
+    fn start(snapshot: Snapshot) -> Server {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (snapshots, receiver) = watch::channel(Arc::new(snapshot));
+        let (sender, commands) = mpsc::channel(COMMANDS_QUEUED_MAX);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = runtime.spawn(serve(listener, receiver, sender, async {
+            let _ = stopped.await;
+        }));
+        let (snapshots, commands, stop, task) = (Some(snapshots), Some(commands), Some(stop), Some(task));
+        Server { address, snapshots, commands, stop, task, runtime }
+    }
+
+    /// Sends `request` as it is and reads until the server closes.
+    fn send(&self, request: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+    }
+
+    fn post(&self, path: &str, headers: &str, body: &str) -> Answer {
+        let length = body.len();
+        self.send(&format!(
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}",
+            self.address
+        ))
+    }
+
+    fn received(&mut self) -> Option<Command> {
+        self.commands.as_mut().unwrap().try_recv().ok()
+    }
+}
+
+const JSON: &str = "Content-Type: application/json\r\n";
+
+fn snapshot() -> Snapshot {
+    let target = |name: &str| TargetView { name: name.to_owned(), ..TargetView::default() };
+    let range = |at: usize| RangeView {
+        target: if at.is_multiple_of(3) { "mariadbd-2" } else { "java-1" }.to_owned(),
+        begin: format!("{at:04}"),
+        ..RangeView::default()
+    };
+    let mut snapshot = Snapshot {
+        at: "2026-11-20T10:00:00Z".to_owned(),
+        targets: vec![target("java-1"), target("mariadbd-2")],
+        ranges: (0..300).map(range).collect(),
+        actions: vec![ActionView { id: 1, target: "java-1".to_owned(), ..ActionView::default() }],
+        ..Snapshot::default()
+    };
+    snapshot.agent.cycles = 3;
+    snapshot.plan.steps =
+        vec![PlanStepView { action: "compact_range".to_owned(), ..PlanStepView::default() }];
+    snapshot
+}
+
+#[test]
+fn shows_the_published_snapshot() {
+    let server = Server::start(snapshot());
+    let health = server.get("/healthz");
+    assert_eq!(health.status, 200);
+    assert_eq!(health.json(), json!({"status": "ok", "at": "2026-11-20T10:00:00Z", "cycles": 3}));
+    let targets = server.get("/api/v1/targets").json();
+    assert_eq!(targets["targets"][1]["name"], "mariadbd-2");
+    assert_eq!(server.get("/api/v1/plan").json()["plan"]["steps"][0]["action"], "compact_range");
+    assert_eq!(server.get("/api/v1/actions").json()["actions"][0]["id"], 1);
+    let metrics = server.get("/metrics");
+    assert!(metrics.head.contains("content-type: text/plain; version=0.0.4"), "{}", metrics.head);
+    assert!(metrics.body.contains("\nsexton_target_up{target=\"java-1\"} 1\n"), "{}", metrics.body);
+
+    let mut newer = snapshot();
+    newer.agent.cycles = 4;
+    newer.actions[0].ended_at = Some("2026-11-20T10:01:00Z".to_owned());
+    newer.actions[0].state = "done".to_owned();
+    server.snapshots.as_ref().unwrap().send(Arc::new(newer)).unwrap();
+    assert_eq!(server.get("/healthz").json()["cycles"], 4);
+    let counted = "sexton_actions_total{state=\"done\",target=\"java-1\"} 1";
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while !server.get("/metrics").body.contains(counted) {
+        assert!(std::time::Instant::now() < deadline, "the ended action is not counted");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn ranges_come_in_pages() {
+    let server = Server::start(snapshot());
+    let begins = |answer: &Value| -> Vec<String> {
+        let ranges = answer["ranges"].as_array().unwrap();
+        ranges.iter().map(|range| range["begin"].as_str().unwrap().to_owned()).collect()
+    };
+    let first = server.get("/api/v1/ranges").json();
+    assert_eq!((&first["total"], &first["limit"], &first["offset"]), (&json!(300), &json!(50), &json!(0)));
+    assert_eq!(begins(&first).len(), 50);
+    let page = server.get("/api/v1/ranges?target=mariadbd-2&limit=2&offset=98").json();
+    assert_eq!(page["total"], 100);
+    assert_eq!(begins(&page), ["0294", "0297"]);
+    let beyond = server.get("/api/v1/ranges?offset=18446744073709551615").json();
+    assert_eq!(begins(&beyond).len(), 0);
+    assert_eq!(begins(&server.get("/api/v1/ranges?limit=200").json()).len(), 200);
+    for query in ["limit=0", "limit=201", "limit=-1", "limit=many", "offset=1e9", "page=2", "limit=1&limit=2"]
+    {
+        let answer = server.get(&format!("/api/v1/ranges?{query}"));
+        assert_eq!(answer.problem(), (400, "bad_query".to_owned()), "{query}");
+    }
+    assert_eq!(server.get("/api/v1/ranges?target=java-9").problem(), (404, "unknown_target".to_owned()));
+}
+
+#[test]
+fn commands_go_to_the_engine() {
+    let mut server = Server::start(snapshot());
+    let answer = server.post("/api/v1/cycle", JSON, "");
+    assert_eq!((answer.status, answer.json()), (202, json!({"command": "run_cycle_now"})));
+    assert_eq!(server.received(), Some(Command::RunCycleNow));
+    let answer =
+        server.post("/api/v1/actions/cancel", "Content-Type: Application/JSON; charset=utf-8\r\n", "{}");
+    assert_eq!((answer.status, answer.json()), (202, json!({"command": "cancel_action"})));
+    assert_eq!(server.received(), Some(Command::CancelAction));
+
+    for _ in 0..COMMANDS_QUEUED_MAX {
+        assert_eq!(server.post("/api/v1/cycle", JSON, "").status, 202);
+    }
+    assert_eq!(server.post("/api/v1/cycle", JSON, "").problem(), (503, "engine_busy".to_owned()));
+    server.commands = None;
+    assert_eq!(server.post("/api/v1/cycle", JSON, "").problem(), (503, "engine_stopped".to_owned()));
+    assert_eq!(server.get("/healthz").status, 200, "the engine still publishes");
+    server.snapshots = None;
+    assert_eq!(server.get("/healthz").problem(), (503, "engine_stopped".to_owned()));
+    assert_eq!(server.get("/api/v1/targets").status, 200, "the last state is still shown");
+}
+
+#[test]
+fn what_a_web_page_could_send_is_refused() {
+    let mut server = Server::start(snapshot());
+    for host in ["evil.example", "localhost.evil.example:80", "10.0.0.1", ""] {
+        let answer =
+            server.send(&format!("GET /api/v1/plan HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
+        assert_eq!(answer.problem(), (403, "host_not_loopback".to_owned()), "{host:?}");
+        assert!(!answer.body.contains("compact_range"));
+    }
+    let requests = [
+        ("GET http://evil.example/metrics HTTP/1.1\r\nHost: localhost", 403),
+        ("GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: evil.example", 403),
+        ("GET /metrics HTTP/1.0", 403),
+        ("GET /metrics HTTP/1.1\r\nHost: [::1]:9105", 200),
+    ];
+    for (request, status) in requests {
+        let answer = server.send(&format!("{request}\r\nConnection: close\r\n\r\n"));
+        assert_eq!(answer.status, status, "{request:?}");
+    }
+    let origin = format!("Origin: http://{}\r\n", server.address);
+    let refused = [
+        (String::new(), 415, "json_content_type_required"),
+        ("Content-Type: text/plain\r\n".to_owned(), 415, "json_content_type_required"),
+        ("Content-Type: application/jsonp\r\n".to_owned(), 415, "json_content_type_required"),
+        (format!("{JSON}Origin: http://evil.example\r\n"), 403, "cross_origin"),
+        (format!("{JSON}Origin: null\r\n"), 403, "cross_origin"),
+        (format!("{JSON}Origin: http://127.0.0.1:1\r\n"), 403, "cross_origin"),
+        (format!("{JSON}{origin}Sec-Fetch-Site: cross-site\r\n"), 403, "cross_origin"),
+        (format!("{JSON}Sec-Fetch-Site: same-site\r\n"), 403, "cross_origin"),
+    ];
+    for (headers, status, code) in refused {
+        let answer = server.post("/api/v1/cycle", &headers, "");
+        assert_eq!(answer.problem(), (status, code.to_owned()), "{headers:?}");
+    }
+    assert_eq!(server.received(), None, "nothing of this reached the engine");
+    let own = server.post("/api/v1/cycle", &format!("{JSON}{origin}Sec-Fetch-Site: same-origin\r\n"), "");
+    assert_eq!(own.status, 202);
+    let preflight = server.send(&format!(
+        "OPTIONS /api/v1/cycle HTTP/1.1\r\nHost: {}\r\nOrigin: http://evil.example\r\nConnection: close\r\n\r\n",
+        server.address
+    ));
+    assert_eq!(preflight.status, 403);
+    assert!(!preflight.head.contains("access-control-allow"), "{}", preflight.head);
+    for mark in [
+        "x-content-type-options: nosniff",
+        "cache-control: no-store",
+        "cross-origin-resource-policy: same-origin",
+    ] {
+        assert!(server.get("/nothing").head.contains(mark), "{mark}");
+    }
+}
+
+#[test]
+fn bad_requests_get_a_clear_answer() {
+    let mut server = Server::start(snapshot());
+    for path in ["/", "/api/v2/plan", "/api/v1/ranges/", "/metrics/../plan", "/%00"] {
+        assert_eq!(server.get(path).problem(), (404, "unknown_path".to_owned()), "{path}");
+    }
+    assert_eq!(server.get("/api/v1/cycle").problem(), (405, "method_not_allowed".to_owned()));
+    assert_eq!(server.post("/api/v1/plan", JSON, "").problem(), (405, "method_not_allowed".to_owned()));
+    let answer = server.post("/api/v1/cycle", JSON, r#"{"target": "java-1"}"#);
+    assert_eq!(answer.problem(), (400, "bad_body".to_owned()));
+    assert_eq!(server.post("/api/v1/cycle", JSON, &" ".repeat(1025)).problem(), (413, "bad_body".to_owned()));
+    let long = server.send(&format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "x".repeat(20_000)));
+    assert_eq!(long.status / 100, 4);
+    assert_eq!(server.send("nonsense\r\n\r\n").status, 400);
+    assert_eq!(server.received(), None);
+    assert_eq!(server.get("/healthz").status, 200, "the server is still there");
+}
+
+#[test]
+fn only_loopback_addresses_are_listened_on() {
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:9105", "[::ffff:192.0.2.1]:9105"] {
+        let error = bind(address.parse().unwrap()).unwrap_err();
+        assert!(matches!(error, ApiError::NotLoopback { .. }), "{error}");
+        assert!(error.to_string().contains(address), "{error}");
+    }
+    let taken = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let error = bind(taken.local_addr().unwrap()).unwrap_err();
+    assert!(matches!(error, ApiError::PortInUse { .. }), "{error}");
+    assert!(!error.to_string().contains('\n'));
+
+    let open = TcpListener::bind("0.0.0.0:0").unwrap();
+    let (_snapshots, receiver) = watch::channel(Arc::default());
+    let (commands, _receiver) = mpsc::channel(1);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let served = runtime.block_on(serve(open, receiver, commands, async {}));
+    assert!(matches!(served, Err(ApiError::NotLoopback { .. })), "a listener handed over is checked as well");
+}
+
+#[test]
+fn connections_are_bounded_and_the_rest_waits() {
+    let server = Server::start(snapshot());
+    let mut idle: Vec<_> =
+        (0..connection::CONNECTIONS_MAX).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    let mut waiting = TcpStream::connect(server.address).unwrap();
+    waiting.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    waiting.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let mut text = [0; 12];
+    assert!(waiting.read(&mut text).is_err(), "all slots are taken");
+    idle.pop();
+    waiting.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    waiting.read_exact(&mut text).unwrap();
+    assert_eq!(&text, b"HTTP/1.1 200");
+}
+
+#[test]
+fn shutdown_ends_idle_connections_and_frees_the_port() {
+    let mut server = Server::start(snapshot());
+    let mut kept = TcpStream::connect(server.address).unwrap();
+    kept.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut text = [0; 12];
+    kept.read_exact(&mut text).unwrap();
+    server.stop.take().unwrap().send(()).unwrap();
+    let task = server.task.take().unwrap();
+    let ended = server.runtime.block_on(async { tokio::time::timeout(Duration::from_secs(5), task).await });
+    ended.expect("ends without waiting for idle connections").unwrap().unwrap();
+    assert!(TcpStream::connect(server.address).is_err());
+}
