@@ -1,1 +1,13 @@
-//! Placeholder.
+//! What the end-to-end tests and the demo share: starting and ending processes, talking to the agent,
+//! driving the programs that are observed.
+//!
+//! Nothing here knows what a test wants to prove; that stands in `tests/*.rs`, one scenario a file.
+
+pub mod agent;
+pub mod artifact;
+pub mod bpf_objects;
+pub mod db_bench;
+pub mod http;
+pub mod jvm;
+pub mod process;
+pub mod workload;

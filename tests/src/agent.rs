@@ -1,0 +1,190 @@
+//! Running the agent: its binary, its exit codes, its HTTP API.
+
+use crate::process::{Lines, Process};
+use crate::{artifact, http};
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs::File;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Opening the agent's probes takes some 10 ms each and loading its programs less than a second; a busy
+/// machine is slower.
+pub const START_LIMIT: Duration = Duration::from_secs(30);
+/// How long the agent may take to end after SIGINT: detaching probes takes tens of milliseconds each.
+pub const STOP_LIMIT: Duration = Duration::from_secs(20);
+/// How often the API is asked while waiting for something.
+const API_POLL: Duration = Duration::from_millis(200);
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Held by a test that loads BPF programs or measures time, so that no other test of the same binary
+/// disturbs it. Fails with a clear message when the tests do not run as root.
+pub fn exclusively() -> Result<MutexGuard<'static, ()>> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "the end-to-end tests load BPF programs and look into other processes: run `make test` as root"
+    );
+    Ok(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// `sexton` with no arguments yet.
+pub fn command() -> Result<Command> {
+    let mut command = Command::new(artifact::built("sexton")?);
+    command.stdin(Stdio::null());
+    Ok(command)
+}
+
+/// Runs `sexton` with `arguments` in `directory` to its end.
+pub fn output(directory: &Path, arguments: &[&str]) -> Result<Output> {
+    let mut command = command()?;
+    command.current_dir(directory).env("TMPDIR", directory).args(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = Process::start(command)?;
+    let mut stdout = Lines::of("sexton", process.take_stdout().context("no standard output")?);
+    let mut stderr = Lines::of("sexton", process.take_stderr().context("no standard error")?);
+    let status = process.wait(START_LIMIT)?;
+    let bytes = |lines: Vec<String>| lines.iter().flat_map(|line| format!("{line}\n").into_bytes()).collect();
+    let (stdout, stderr) = (bytes(stdout.rest(STOP_LIMIT)?), bytes(stderr.rest(STOP_LIMIT)?));
+    Ok(Output { status, stdout, stderr })
+}
+
+/// A `sexton observe` that has its probes armed.
+#[derive(Debug)]
+pub struct Observer {
+    /// The process.
+    pub process: Process,
+    stdout: Lines,
+    stderr: Lines,
+}
+
+impl Observer {
+    /// Starts `sexton observe --pid pid --seconds seconds --json` with `extra` arguments and waits until
+    /// the probes are armed.
+    pub fn start(pid: u32, seconds: u64, extra: &[&str]) -> Result<Observer> {
+        let mut command = command()?;
+        command.args(["observe", "--pid", &pid.to_string(), "--seconds", &seconds.to_string(), "--json"]);
+        command.args(extra).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = Process::start(command)?;
+        let stdout = Lines::of("sexton observe", process.take_stdout().context("no standard output")?);
+        let mut stderr = Lines::of("sexton observe", process.take_stderr().context("no standard error")?);
+        stderr.until(START_LIMIT, |line| line.trim() == "observing").context("waiting for the probes")?;
+        Ok(Observer { process, stdout, stderr })
+    }
+
+    /// Waits for the end of the window and returns the JSON object that was printed.
+    pub fn finish(mut self, limit: Duration) -> Result<Value> {
+        let text = self.stdout.rest(limit)?.join("\n");
+        let status = self.process.wait(STOP_LIMIT)?;
+        if !status.success() {
+            bail!("sexton observe ended with {status}:\n{}", self.stderr.rest(STOP_LIMIT)?.join("\n"));
+        }
+        serde_json::from_str(&text).with_context(|| format!("sexton observe printed no JSON: {text}"))
+    }
+}
+
+/// A running `sexton run`.
+#[derive(Debug)]
+pub struct Agent {
+    /// The process.
+    pub process: Process,
+    /// Where it listens.
+    pub address: SocketAddr,
+    log: PathBuf,
+}
+
+impl Agent {
+    /// Writes `policy` to a file in `directory`, starts `sexton run` with it and waits until the API
+    /// answers. What the agent logs goes to a file in `directory`.
+    pub fn start(directory: &Path, policy: &str) -> Result<Agent> {
+        let policy_path = directory.join("policy.yaml");
+        let mut file = File::create(&policy_path).context("writing the policy")?;
+        file.write_all(policy.as_bytes()).context("writing the policy")?;
+        let address = http::free_address()?;
+        let log = directory.join("sexton.log");
+        let mut command = command()?;
+        command.arg("run").arg("--policy").arg(&policy_path).args(["--listen", &address.to_string()]);
+        command.arg("--hook-library").arg(artifact::built("libsexton_hook.so")?);
+        let output = File::create(&log).context("creating the agent's log")?;
+        command.stdout(output.try_clone()?).stderr(output);
+        let mut agent = Agent { process: Process::start(command)?, address, log };
+        agent.wait_for(START_LIMIT, "the API to answer", |agent| {
+            Ok(http::get(agent.address, "/healthz").is_ok().then_some(()))
+        })?;
+        Ok(agent)
+    }
+
+    /// The JSON at `path`.
+    pub fn get(&self, path: &str) -> Result<Value> {
+        http::get_json(self.address, path)
+    }
+
+    /// Asks `probe` until it returns something; fails after `limit`, or when the agent ends, with the
+    /// end of the agent's log.
+    pub fn wait_for<T>(
+        &mut self,
+        limit: Duration,
+        what: &str,
+        probe: impl Fn(&Agent) -> Result<Option<T>>,
+    ) -> Result<T> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(found) = probe(self)? {
+                return Ok(found);
+            }
+            if !self.process.is_running()? {
+                bail!("sexton ended while waiting for {what}:\n{}", self.log_end());
+            }
+            if Instant::now() >= deadline {
+                bail!("waited {limit:?} in vain for {what}; sexton's log ends:\n{}", self.log_end());
+            }
+            std::thread::sleep(API_POLL);
+        }
+    }
+
+    /// Ends the agent as an operator does, and checks that it says it went well.
+    pub fn stop(mut self) -> Result<()> {
+        self.process.signal(Signal::INT)?;
+        let status = self.process.wait(STOP_LIMIT)?;
+        ensure!(status.success(), "sexton ended with {status}:\n{}", self.log_end());
+        Ok(())
+    }
+
+    /// The last lines of what the agent logged.
+    pub fn log_end(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines.iter().skip(lines.len().saturating_sub(40)).copied().collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The list under `name` in one of the API's answers; fails when there is none.
+pub fn list<'a>(answer: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
+    answer.get(name).and_then(Value::as_array).with_context(|| format!("no list `{name}` in {answer}"))
+}
+
+/// The number at `pointer` (RFC 6901); fails when there is none.
+pub fn number(value: &Value, pointer: &str) -> Result<f64> {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_f64)
+        .with_context(|| format!("no number at {pointer} in {value}"))
+}
+
+/// The count at `pointer` (RFC 6901); fails when there is none.
+pub fn count(value: &Value, pointer: &str) -> Result<u64> {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_u64)
+        .with_context(|| format!("no count at {pointer} in {value}"))
+}
+
+/// The text at `pointer` (RFC 6901); empty when there is none.
+pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}

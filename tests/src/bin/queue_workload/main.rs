@@ -1,0 +1,98 @@
+//! A process with a RocksDB of its own that is used as a queue: `sexton-queue-workload`.
+//!
+//! One table in the manner of an object store's key table: new keys are appended, the oldest are
+//! deleted, and readers list the table from its start, so that each list walks over all tombstones
+//! that compaction has left. Creates, deletes and lists stand 20 to 8 to 1. The table is filled at full
+//! speed; then the same mix goes on at a steady pace. It knows nothing of Sexton.
+//!
+//! `table` is the database, `pace` the threads of the paced part, `report` what is printed.
+
+mod pace;
+mod report;
+mod table;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use sexton_tests::workload::{Filled, Filling, Line};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use table::Table;
+
+/// Keys between two lines about the filling: some ten lines a second.
+const FILL_REPORT_KEYS: u64 = 40_000;
+/// Creates to one list.
+const CREATES_PER_ROUND: u64 = 20;
+/// Deletes to one list.
+const DELETES_PER_ROUND: u64 = 8;
+
+/// Fills a RocksDB table in the manner of a queue, then creates, deletes and lists at a steady pace.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Directory of the database; it is created and must not hold one yet.
+    #[arg(long)]
+    directory: PathBuf,
+    /// Keys to create, at full speed, before the paced part.
+    #[arg(long, default_value_t = 8_000_000)]
+    keys: u64,
+    /// Length of the paced part, seconds.
+    #[arg(long, default_value_t = 600)]
+    seconds: u64,
+    /// Creates a second in the paced part.
+    #[arg(long, default_value_t = 1_100)]
+    creates_per_second: u32,
+    /// Deletes a second in the paced part.
+    #[arg(long, default_value_t = 440)]
+    deletes_per_second: u32,
+    /// Lists a second in the paced part, over all list threads.
+    #[arg(long, default_value_t = 55)]
+    lists_per_second: u32,
+    /// Threads that list; when all are in a list, the lists due meanwhile are counted as missed.
+    #[arg(long, default_value_t = 2)]
+    list_threads: u32,
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let table = Table::open(&arguments.directory)?;
+    let (creates, deletes) = fill(&table, arguments.keys)?;
+    let pace = pace::Pace {
+        creates_per_second: arguments.creates_per_second,
+        deletes_per_second: arguments.deletes_per_second,
+        lists_per_second: arguments.lists_per_second,
+        list_threads: arguments.list_threads,
+        duration: Duration::from_secs(arguments.seconds),
+    };
+    pace::run(&table, &pace, creates, deletes)
+}
+
+/// Creates `keys` keys, and deletes the oldest in proportion; returns how many of both.
+fn fill(table: &Table, keys: u64) -> Result<(u64, u64)> {
+    let start = Instant::now();
+    let (mut creates, mut deletes, mut reported) = (0, 0, 0);
+    while creates < keys {
+        for _ in 0..CREATES_PER_ROUND {
+            table.create(creates)?;
+            creates += 1;
+        }
+        for _ in 0..DELETES_PER_ROUND {
+            table.delete(deletes)?;
+            deletes += 1;
+        }
+        if creates - reported >= FILL_REPORT_KEYS {
+            reported = creates;
+            report::print(&Line::Filling(Filling { creates, creates_wanted: keys }))?;
+        }
+    }
+    table.settle().context("waiting for RocksDB's own compactions after the filling")?;
+    let levels = table.levels()?;
+    report::print(&Line::Filled(Filled {
+        creates,
+        deletes,
+        elapsed_ns: report::nanoseconds(start.elapsed()),
+        sst_files: levels.iter().map(|level| level.files).sum(),
+        sst_bytes: levels.iter().map(|level| level.bytes).sum(),
+        sst_deletions: levels.iter().map(|level| level.deletions).sum(),
+        levels,
+    }))?;
+    Ok((creates, deletes))
+}

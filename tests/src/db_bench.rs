@@ -1,0 +1,170 @@
+//! Debian's `db_bench` (package `rocksdb-tools`), RocksDB's own benchmark, as a program to observe: it
+//! prints what its `PerfContext` counted, the exact truth to compare with.
+
+use crate::artifact;
+use crate::process::{Lines, Process};
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Keys that [`fill`] writes; the first half of them is then deleted.
+pub const KEYS: u64 = 1_000_000;
+
+/// Bytes of a key, `db_bench`'s default, said so that all calls agree.
+const KEY_BYTES: u64 = 16;
+/// Filling takes some seconds.
+const FILL_LIMIT: Duration = Duration::from_secs(120);
+/// The benchmark that goes before the seeks takes 2 to 5 seconds.
+const PROGRESS_LIMIT: Duration = Duration::from_secs(60);
+
+/// What one phase, or several together, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Truth {
+    /// `internal_delete_skipped_count`.
+    pub tombstones_skipped: u64,
+    /// `internal_key_skipped_count`.
+    pub keys_skipped: u64,
+    /// `block_read_count`.
+    pub block_reads: u64,
+    /// `block_read_byte`.
+    pub block_read_bytes: u64,
+    /// `block_cache_hit_count`.
+    pub block_cache_hits: u64,
+}
+
+fn command(database: &Path) -> Result<Command> {
+    let mut command = Command::new(artifact::installed("db_bench", "rocksdb-tools")?);
+    command.arg(format!("--db={}", database.display()));
+    command.arg(format!("--key_size={KEY_BYTES}"));
+    command.args(["--value_size=64", "--compression_type=none", "--disable_wal=1"]);
+    // Compactions would drop the tombstones that the seeks are to meet, and read blocks of their own.
+    command.arg("--disable_auto_compactions=1");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    Ok(command)
+}
+
+/// Writes [`KEYS`] keys in order, then deletes the first half of them.
+pub fn fill(database: &Path) -> Result<()> {
+    run(command(database)?.args(["--benchmarks=fillseq,flush".to_owned(), format!("--num={KEYS}")]))?;
+    let mut delete = command(database)?;
+    delete.args(["--benchmarks=deleteseq,flush".to_owned(), format!("--num={}", KEYS / 2)]);
+    run(delete.arg("--use_existing_db=1"))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let mut owned = Command::new(command.get_program());
+    owned.args(command.get_args()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let status = Process::start(owned)?.wait(FILL_LIMIT)?;
+    ensure!(status.success(), "{command:?} ended with {status}");
+    Ok(())
+}
+
+/// A `db_bench` that has its database open and is stopped just before its seeks.
+#[derive(Debug)]
+pub struct Seeks {
+    process: Process,
+    stdout: Lines,
+}
+
+impl Seeks {
+    /// Starts `db_bench` on a filled database and stops it (SIGSTOP) while it computes checksums: the
+    /// database is open by then, and no seek has been made.
+    pub fn start_stopped(database: &Path, reads: u64, nexts: u64, seed: u64) -> Result<Seeks> {
+        let mut command = command(database)?;
+        command.args(["--benchmarks=crc32c,seekrandom", "--use_existing_db=1", "--perf_level=2"]);
+        command.args([format!("--num={KEYS}"), format!("--reads={reads}"), format!("--seed={seed}")]);
+        command.args([format!("--seek_nexts={nexts}"), "--threads=1".to_owned()]);
+        // So small a cache that most seeks read blocks from the files.
+        command.arg("--cache_size=1048576").stderr(Stdio::piped());
+        let mut process = Process::start(command)?;
+        let stdout = Lines::of("db_bench", process.take_stdout().context("no standard output")?);
+        let mut stderr = process.take_stderr().context("no standard error")?;
+        wait_for_progress(&mut process, &mut stderr)?;
+        process.signal(Signal::STOP)?;
+        // From here on nobody cares for the progress, but the pipe must not fill up.
+        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
+        Ok(Seeks { process, stdout })
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Lets it go on to its end and returns what its `PerfContext` counted, all phases together.
+    pub fn finish(mut self, limit: Duration) -> Result<Truth> {
+        self.process.signal(Signal::CONT)?;
+        let lines = self.stdout.rest(limit)?;
+        let status = self.process.wait(limit)?;
+        ensure!(status.success(), "db_bench ended with {status}:\n{}", self.stdout.shown());
+        let phases: Vec<Truth> = lines.iter().filter_map(|line| parse(line)).collect();
+        ensure!(phases.len() == 2, "db_bench printed {} PERF_CONTEXTs, not 2: {lines:?}", phases.len());
+        Ok(phases.into_iter().fold(Truth::default(), add))
+    }
+}
+
+/// `db_bench` prints its progress to standard error with no line ends: the first bytes with `finished`
+/// in them mean that its first benchmark runs.
+fn wait_for_progress(process: &mut Process, stderr: &mut impl std::io::Read) -> Result<()> {
+    let started = std::time::Instant::now();
+    let mut seen = String::new();
+    let mut buffer = [0; 256];
+    while !seen.contains("finished") {
+        let read = stderr.read(&mut buffer).context("reading db_bench's progress")?;
+        ensure!(read > 0 && process.is_running()?, "db_bench ended before its first benchmark: {seen}");
+        ensure!(started.elapsed() < PROGRESS_LIMIT, "db_bench shows no progress: {seen}");
+        seen.push_str(&String::from_utf8_lossy(buffer.get(..read).unwrap_or_default()));
+    }
+    Ok(())
+}
+
+/// The counters of a line `user_key_comparison_count = 0, block_cache_hit_count = 0, ...`.
+fn parse(line: &str) -> Option<Truth> {
+    if !line.starts_with("user_key_comparison_count = ") {
+        return None;
+    }
+    let value = |name: &str| -> Option<u64> {
+        // The first of that name: the counts by level at the end repeat some.
+        line.split(", ").find_map(|field| field.strip_prefix(name)?.strip_prefix(" = ")?.parse().ok())
+    };
+    Some(Truth {
+        tombstones_skipped: value("internal_delete_skipped_count")?,
+        keys_skipped: value("internal_key_skipped_count")?,
+        block_reads: value("block_read_count")?,
+        block_read_bytes: value("block_read_byte")?,
+        block_cache_hits: value("block_cache_hit_count")?,
+    })
+}
+
+fn add(one: Truth, two: Truth) -> Truth {
+    Truth {
+        tombstones_skipped: one.tombstones_skipped + two.tombstones_skipped,
+        keys_skipped: one.keys_skipped + two.keys_skipped,
+        block_reads: one.block_reads + two.block_reads,
+        block_read_bytes: one.block_read_bytes + two.block_read_bytes,
+        block_cache_hits: one.block_cache_hits + two.block_cache_hits,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_counters_of_a_line_and_not_those_by_level() {
+        let line = "user_key_comparison_count = 9, block_cache_hit_count = 1, block_read_count = 2, \
+                    block_read_byte = 3, internal_key_skipped_count = 4, internal_delete_skipped_count = 5, \
+                    block_cache_hit_count = 1@level0, block_cache_miss_count = 2@level0";
+        let truth = Truth {
+            tombstones_skipped: 5,
+            keys_skipped: 4,
+            block_reads: 2,
+            block_read_bytes: 3,
+            block_cache_hits: 1,
+        };
+        assert_eq!(parse(line), Some(truth));
+        assert_eq!(parse("seekrandom : 56526.350 micros/op"), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! The queue workload's report: one JSON object a line, written by `sexton-queue-workload` and read by
+//! the demo and the tests.
+
+use crate::{artifact, process};
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Column family that the workload writes to and lists.
+pub const COLUMN_FAMILY: &str = "keyTable";
+/// What all keys begin with, and where a list starts.
+pub const PREFIX: &str = "/vol1/bucket1/";
+
+/// One line of the report.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "event")]
+pub enum Line {
+    /// The table is being filled at full speed.
+    Filling(Filling),
+    /// The table is full; the paced part begins.
+    Filled(Filled),
+    /// One second of the paced part.
+    Second(Box<Second>),
+    /// The time is up; sums over the paced part.
+    Ended(Ended),
+}
+
+/// Progress of filling the table.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Filling {
+    /// Keys created so far.
+    pub creates: u64,
+    /// Keys to create.
+    pub creates_wanted: u64,
+}
+
+/// The table once it is full.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Filled {
+    /// Keys created.
+    pub creates: u64,
+    /// Keys deleted, the oldest.
+    pub deletes: u64,
+    /// How long it took, nanoseconds.
+    pub elapsed_ns: u64,
+    /// Live SST files.
+    pub sst_files: u64,
+    /// Sum of their sizes, bytes.
+    pub sst_bytes: u64,
+    /// Tombstones in them.
+    pub sst_deletions: u64,
+    /// The same by level, L0 first, levels without files left out.
+    pub levels: Vec<Level>,
+}
+
+/// One level of the table's LSM tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Level {
+    /// Which.
+    pub level: u32,
+    /// Its SST files.
+    pub files: u64,
+    /// Sum of their sizes, bytes.
+    pub bytes: u64,
+    /// Tombstones in them.
+    pub deletions: u64,
+}
+
+/// What happened in one second of the paced part.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Second {
+    /// Counts up from 1.
+    pub second: u64,
+    /// Since the paced part began, nanoseconds.
+    pub elapsed_ns: u64,
+    /// Latency of each list that ended, nanoseconds, in no order.
+    pub list_latencies_ns: Vec<u64>,
+    /// Lists that the pace asked for and that could not be started because all threads were in a list.
+    pub lists_missed: u64,
+    /// Median of the latencies, nanoseconds.
+    pub list_p50_ns: u64,
+    /// 99th percentile of the latencies, nanoseconds.
+    pub list_p99_ns: u64,
+    /// Greatest latency, nanoseconds.
+    pub list_max_ns: u64,
+    /// Keys that the lists returned.
+    pub keys_listed: u64,
+    /// `internal_delete_skipped_count` that the lists added, by the program's own `PerfContext`.
+    pub tombstones_skipped: u64,
+    /// `block_read_count` that the lists added, by the program's own `PerfContext`.
+    pub block_reads: u64,
+    /// Keys created.
+    pub creates: u64,
+    /// Keys deleted.
+    pub deletes: u64,
+    /// Live SST files' sizes at the end of the second, bytes.
+    pub sst_bytes: u64,
+    /// RocksDB's ticker `COMPACT_READ_BYTES` since the database was opened.
+    pub compaction_read_bytes: u64,
+    /// RocksDB's ticker `COMPACT_WRITE_BYTES` since the database was opened.
+    pub compaction_write_bytes: u64,
+}
+
+/// Sums over the paced part.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Ended {
+    /// How long it was, nanoseconds.
+    pub elapsed_ns: u64,
+    /// Lists that ended.
+    pub lists: u64,
+    /// Lists that the pace asked for and that were not started.
+    pub lists_missed: u64,
+    /// Median latency, nanoseconds.
+    pub list_p50_ns: u64,
+    /// 99th percentile, nanoseconds.
+    pub list_p99_ns: u64,
+    /// Greatest latency, nanoseconds.
+    pub list_max_ns: u64,
+    /// Tombstones that the lists stepped over.
+    pub tombstones_skipped: u64,
+    /// Blocks that the lists read from files.
+    pub block_reads: u64,
+    /// Keys created.
+    pub creates: u64,
+    /// Keys deleted.
+    pub deletes: u64,
+}
+
+/// How to start a workload.
+#[derive(Debug)]
+pub struct Start<'a> {
+    /// An empty directory for the database.
+    pub directory: &'a Path,
+    /// Keys to create before the paced part.
+    pub keys: u64,
+    /// Length of the paced part, seconds.
+    pub seconds: u64,
+    /// Library to preload, the hook.
+    pub preload: Option<&'a Path>,
+    /// Where its standard error goes.
+    pub stderr: Stdio,
+}
+
+/// A running workload and its report.
+#[derive(Debug)]
+pub struct Workload {
+    /// The process.
+    pub process: process::Process,
+    lines: process::Lines,
+}
+
+impl Workload {
+    /// Starts `sexton-queue-workload`.
+    pub fn start(start: Start<'_>) -> Result<Workload> {
+        let mut command = Command::new(artifact::built("sexton-queue-workload")?);
+        command.arg("--directory").arg(start.directory);
+        command.args(["--keys".to_owned(), start.keys.to_string()]);
+        command.args(["--seconds".to_owned(), start.seconds.to_string()]);
+        if let Some(library) = start.preload {
+            command.env("LD_PRELOAD", OsString::from(library));
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(start.stderr);
+        let mut process = process::Process::start(command)?;
+        let stdout = process.take_stdout().context("the workload has no standard output")?;
+        Ok(Workload { process, lines: process::Lines::of("sexton-queue-workload", stdout) })
+    }
+
+    /// The next line of the report; `None` when it has ended; fails after `limit`.
+    pub fn next(&mut self, limit: Duration) -> Result<Option<Line>> {
+        self.lines.next(limit)?.map(|line| parse(&line)).transpose()
+    }
+
+    /// The next line of the report if one is waiting.
+    pub fn waiting(&mut self) -> Result<Option<Line>> {
+        self.lines.waiting().map(|line| parse(&line)).transpose()
+    }
+
+    /// The next full second; fails after `limit` or when the workload ends.
+    pub fn second(&mut self, limit: Duration) -> Result<Second> {
+        loop {
+            match self.next(limit)?.context("the workload ended too early")? {
+                Line::Second(second) => return Ok(*second),
+                Line::Filling(_) | Line::Filled(_) | Line::Ended(_) => {}
+            }
+        }
+    }
+}
+
+fn parse(line: &str) -> Result<Line> {
+    serde_json::from_str(line)
+        .with_context(|| format!("the workload printed a line that is no report: {line}"))
+}
