@@ -117,7 +117,7 @@ pub struct ProbeSite {
 }
 
 /// The sites of one module; `None` where the function was not found (then there is a [`Gap`] too).
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProbeSites {
     /// `rocksdb::DBIter::Seek(Slice const&)`.
     pub seek: Option<ProbeSite>,

@@ -1,0 +1,244 @@
+//! Which databases a process has open, from its file descriptors.
+//!
+//! RocksDB keeps `LOCK` open as long as a database is open for writing; a read-only or secondary instance
+//! shows by its SST, `MANIFEST` or log files. What is inside those files is the business of `sst`.
+
+use super::facts::DatabaseDirectory;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Descriptors of one process that are looked at: `max_open_files=-1` keeps every SST open, and a large
+/// store has some hundred thousand.
+pub const DESCRIPTORS_MAX: usize = 1 << 20;
+
+/// Databases of one process: an Ozone datanode opens one for each volume, a Kafka Streams application one
+/// for each task.
+pub const DIRECTORIES_MAX: usize = 256;
+
+/// Entries of a database directory that are looked at for its newest `OPTIONS` file.
+pub const ENTRIES_MAX: usize = 1 << 20;
+
+/// The databases of one process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenDatabases {
+    /// Directories, those open for writing first, each group in order of path.
+    pub directories: Vec<DatabaseDirectory>,
+    /// Whether a limit cut the search short.
+    pub truncated: bool,
+}
+
+/// What an open file says of its directory; the greater, the surer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Sign {
+    /// `*.sst`, `*.log` or `MANIFEST-*`.
+    DataFile,
+    /// `LOCK`, which its owner keeps open as long as the database is open.
+    Lock,
+}
+
+/// Finds the databases that a process has open.
+///
+/// # Errors
+/// What reading `/proc/PID/fd` gives. Single descriptors that vanish meanwhile are skipped.
+pub fn find(pid: u32) -> io::Result<OpenDatabases> {
+    let proc = Path::new("/proc").join(pid.to_string());
+    let mut found = OpenDatabases::default();
+    // Directory -> the surest sign, and a descriptor that gave it.
+    let mut signs: BTreeMap<PathBuf, (Sign, PathBuf)> = BTreeMap::new();
+    for (number, entry) in std::fs::read_dir(proc.join("fd"))?.enumerate() {
+        if number >= DESCRIPTORS_MAX {
+            found.truncated = true;
+            break;
+        }
+        let Ok(entry) = entry else { continue };
+        let descriptor = entry.path();
+        let Ok(link) = std::fs::read_link(&descriptor) else { continue };
+        let Some((directory, sign)) = classify(&link) else { continue };
+        // Some more than the limit, as not every one proves to be a database.
+        let is_full = signs.len() >= 4 * DIRECTORIES_MAX;
+        match signs.get_mut(&directory) {
+            Some(known) if known.0 < sign => *known = (sign, descriptor),
+            Some(_) => {}
+            None if is_full => found.truncated = true,
+            None => {
+                signs.insert(directory, (sign, descriptor));
+            }
+        }
+    }
+    let mut databases: Vec<(Sign, DatabaseDirectory)> = signs
+        .into_iter()
+        .filter_map(|(path, (sign, descriptor))| {
+            let path_from_agent = reach(&proc, &path, sign, &descriptor)?;
+            Some((sign, DatabaseDirectory { path, path_from_agent }))
+        })
+        .collect();
+    databases.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.path.cmp(&b.1.path)));
+    found.truncated |= databases.len() > DIRECTORIES_MAX;
+    databases.truncate(DIRECTORIES_MAX);
+    found.directories = databases.into_iter().map(|(_, directory)| directory).collect();
+    Ok(found)
+}
+
+/// The directory that an open file belongs to, when its name is one of RocksDB's. A `LOCK` that was
+/// deleted is none: its database was destroyed.
+fn classify(link: &Path) -> Option<(PathBuf, Sign)> {
+    let bytes = link.as_os_str().as_bytes();
+    let (bytes, deleted) = match bytes.strip_suffix(b" (deleted)") {
+        Some(stripped) => (stripped, true),
+        None => (bytes, false),
+    };
+    let path = Path::new(OsStr::from_bytes(bytes));
+    if !path.is_absolute() {
+        return None;
+    }
+    let name = path.file_name()?.to_str()?;
+    let sign = if name == "LOCK" {
+        Some(Sign::Lock).filter(|_| !deleted)
+    } else {
+        Some(Sign::DataFile).filter(|_| is_data_file(name))
+    };
+    Some((path.parent()?.to_path_buf(), sign?))
+}
+
+fn is_data_file(name: &str) -> bool {
+    let numbered = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let manifest = name.strip_prefix("MANIFEST-").is_some_and(numbered);
+    manifest || [".sst", ".log"].iter().any(|suffix| name.strip_suffix(suffix).is_some_and(numbered))
+}
+
+/// The directory's path from here, if it holds a RocksDB. Through the target's own root, where its paths
+/// mean what it means by them; a process that only changed its root directory shows paths of ours.
+fn reach(proc: &Path, directory: &Path, sign: Sign, descriptor: &Path) -> Option<PathBuf> {
+    let inside = proc.join("root").join(directory.strip_prefix("/").unwrap_or(directory));
+    let candidates = [inside, directory.to_path_buf()];
+    candidates.into_iter().find(|candidate| {
+        let same_lock =
+            || match (std::fs::metadata(descriptor), std::fs::symlink_metadata(candidate.join("LOCK"))) {
+                (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+                _ => false,
+            };
+        is_rocksdb(candidate) && (sign != Sign::Lock || same_lock())
+    })
+}
+
+/// Whether a directory holds a RocksDB: LevelDB has a `CURRENT`, too, but neither of the others.
+fn is_rocksdb(directory: &Path) -> bool {
+    directory.join("CURRENT").is_file()
+        && (directory.join("IDENTITY").is_file() || newest_options_file(directory).is_some())
+}
+
+/// The `OPTIONS` file of a database that has the greatest number.
+pub fn newest_options_file(directory: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(directory).ok()?.take(ENTRIES_MAX);
+    let numbered = entries.filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let number = path.file_name()?.to_str()?.strip_prefix("OPTIONS-")?.parse::<u64>().ok()?;
+        Some((number, path))
+    });
+    numbered.max().map(|(_, path)| path)
+}
+
+/// Reads the first bytes of a regular file that somebody else controls: no link is followed and no pipe
+/// is waited for.
+///
+/// # Errors
+/// What opening and reading gives; `InvalidInput` for anything but a regular file.
+pub(super) fn read_head(path: &Path, length_max: u64) -> io::Result<Vec<u8>> {
+    let file = open_regular(path)?;
+    let mut content = Vec::new();
+    file.take(length_max).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+fn open_regular(path: &Path) -> io::Result<File> {
+    let mut options = std::fs::OpenOptions::new();
+    let file =
+        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        reason = "tests"
+    )]
+    use super::*;
+
+    fn sign_of(link: &str) -> Option<(String, Sign)> {
+        classify(Path::new(link)).map(|(path, sign)| (path.display().to_string(), sign))
+    }
+
+    #[test]
+    fn names_of_rocksdb_are_known() {
+        assert_eq!(sign_of("/data/om.db/LOCK"), Some(("/data/om.db".into(), Sign::Lock)));
+        for name in ["000012.sst", "000013.log", "MANIFEST-000005", "000012.sst (deleted)"] {
+            assert_eq!(sign_of(&format!("/data/om.db/{name}")), Some(("/data/om.db".into(), Sign::DataFile)));
+        }
+        let others =
+            ["/d/LOCK (deleted)", "/d/.sst", "/d/a.sst", "/d/MANIFEST-", "/d/server.log", "socket:[12]", "/"];
+        for link in others {
+            assert_eq!(sign_of(link), None, "{link}");
+        }
+    }
+
+    /// A directory that looks like a database, with its lock held open by this process.
+    fn make_database(directory: &Path) -> File {
+        std::fs::create_dir_all(directory).unwrap();
+        for (name, content) in [("CURRENT", "MANIFEST-000005\n"), ("IDENTITY", "an identity")] {
+            std::fs::write(directory.join(name), content).unwrap();
+        }
+        File::create(directory.join("LOCK")).unwrap()
+    }
+
+    #[test]
+    fn an_open_lock_shows_the_database_and_a_closed_one_does_not() {
+        let temporary = tempfile::tempdir().unwrap();
+        let root = temporary.path().canonicalize().unwrap();
+        let open = root.join("with space").join("open.db");
+        let _lock = make_database(&open);
+        drop(make_database(&root.join("closed.db")));
+        let leveldb = root.join("level.db");
+        let _other = make_database(&leveldb);
+        std::fs::remove_file(leveldb.join("IDENTITY")).unwrap();
+
+        let found = find(std::process::id()).unwrap();
+        let ours: Vec<_> = found.directories.iter().filter(|d| d.path.starts_with(&root)).collect();
+        assert_eq!(ours.len(), 1);
+        assert_eq!(ours[0].path, open);
+        assert!(ours[0].path_from_agent.starts_with(format!("/proc/{}/root", std::process::id())));
+        assert!(ours[0].path_from_agent.join("CURRENT").is_file());
+    }
+
+    #[test]
+    fn the_newest_options_file_is_the_one_with_the_greatest_number() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in
+            ["OPTIONS-000007", "OPTIONS-000012", "OPTIONS-000099.dbtmp", "OPTIONS-1000000", "000001.sst"]
+        {
+            std::fs::write(directory.path().join(name), "").unwrap();
+        }
+        assert_eq!(newest_options_file(directory.path()), Some(directory.path().join("OPTIONS-1000000")));
+    }
+
+    #[test]
+    fn a_link_or_a_directory_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", directory.path().join("LOG")).unwrap();
+        assert!(read_head(&directory.path().join("LOG"), 10).is_err());
+        assert!(read_head(directory.path(), 10).is_err());
+        std::fs::write(directory.path().join("plain"), "0123456789").unwrap();
+        assert_eq!(read_head(&directory.path().join("plain"), 4).unwrap(), b"0123");
+    }
+}

@@ -1,0 +1,168 @@
+//! Why a process cannot be made a target, and what to do about it.
+
+use super::elf::ElfError;
+use super::layout::LayoutError;
+use super::process::means_gone;
+use super::tls::TlsError;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why [`inspect`](super::inspect::Inspector::inspect) gave no target.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// There is no such process, or it ended while being looked at.
+    #[error("there is no process {pid}, or it ended while being looked at")]
+    NoSuchProcess {
+        /// Process.
+        pid: u32,
+    },
+    /// No executable mapping holds RocksDB.
+    #[error("process {pid} has no RocksDB inside{}", hint.as_ref().map(|hint| format!(": {hint}")).unwrap_or_default())]
+    NoRocksDb {
+        /// Process.
+        pid: u32,
+        /// What came nearest: a library with the name but without the symbols.
+        hint: Option<String>,
+    },
+    /// The kernel refused to show it.
+    #[error("may not look into process {pid}: permission denied for {}", path.display())]
+    PermissionDenied {
+        /// Process.
+        pid: u32,
+        /// What was to be opened.
+        path: PathBuf,
+    },
+    /// The file that should hold RocksDB is broken.
+    #[error("{} of process {pid} is no valid ELF file: {source}", path.display())]
+    CorruptElf {
+        /// Process.
+        pid: u32,
+        /// The module, as the target names it.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ElfError,
+    },
+    /// The module cannot be read on this architecture or with this C library.
+    #[error("RocksDB in {} of process {pid} cannot be read: {what}", path.display())]
+    Unsupported {
+        /// Process.
+        pid: u32,
+        /// The module.
+        path: PathBuf,
+        /// What is not supported.
+        what: String,
+    },
+    /// RocksDB is there, its counters are not.
+    #[error("RocksDB in {} of process {pid} has no counters to read: {reason}", path.display())]
+    NoCounters {
+        /// Process.
+        pid: u32,
+        /// The module.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The counters are there, but not where in `PerfContext` each one stands.
+    #[error("the counters of RocksDB in {} of process {pid} cannot be told apart: {source}", path.display())]
+    UnknownLayout {
+        /// Process.
+        pid: u32,
+        /// The module.
+        path: PathBuf,
+        /// Why.
+        source: LayoutError,
+    },
+    /// The way from a thread to its counters is not known.
+    #[error("the thread-local storage of {} in process {pid} cannot be found: {source}", path.display())]
+    ThreadLocalStorage {
+        /// Process.
+        pid: u32,
+        /// The module.
+        path: PathBuf,
+        /// Why.
+        source: TlsError,
+    },
+    /// Anything else that went wrong reading.
+    #[error("cannot read {} of process {pid}: {source}", path.display())]
+    Io {
+        /// Process.
+        pid: u32,
+        /// What was read.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl InspectError {
+    /// Sorts an error of reading something of a process.
+    pub(super) fn from_io(pid: u32, path: &Path, error: io::Error) -> InspectError {
+        if means_gone(&error) {
+            return InspectError::NoSuchProcess { pid };
+        }
+        let path = path.to_path_buf();
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => InspectError::PermissionDenied { pid, path },
+            _ => InspectError::Io { pid, path, source: error },
+        }
+    }
+
+    /// What an operator can do about it, one sentence.
+    pub fn remedy(&self) -> &str {
+        match self {
+            InspectError::NoSuchProcess { .. } => {
+                "Give the pid of a running process; `sexton targets` lists them."
+            }
+            InspectError::NoRocksDb { .. } => {
+                "Give the pid of a process that uses RocksDB; `sexton targets` lists them. A RocksDB whose symbols \
+                 were stripped is not recognised: install its debug symbols or use a build that keeps `.symtab`."
+            }
+            InspectError::PermissionDenied { .. } => {
+                "Run sexton as root, or give it CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE, CAP_BPF and CAP_PERFMON."
+            }
+            InspectError::CorruptElf { .. } => {
+                "The file was changed or cut after the process loaded it: install it again and restart the process."
+            }
+            InspectError::Unsupported { .. } => {
+                "Only x86-64 processes with the GNU C library can be watched."
+            }
+            InspectError::NoCounters { .. } => {
+                "Use a RocksDB built without -DNPERF_CONTEXT and with its symbols (not stripped)."
+            }
+            InspectError::UnknownLayout { .. } => {
+                "Use a released RocksDB from 5.8 to 11.12, or a newer sexton that knows this version."
+            }
+            InspectError::ThreadLocalStorage { source, .. } => source.remedy(),
+            InspectError::Io { .. } => "See the system's message; try again if it was passing.",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_process_that_ends_while_being_read_is_gone() {
+        for code in [libc::ENOENT, libc::ESRCH] {
+            let error =
+                InspectError::from_io(7, Path::new("/proc/7/maps"), io::Error::from_raw_os_error(code));
+            assert!(matches!(error, InspectError::NoSuchProcess { pid: 7 }));
+        }
+        let error =
+            InspectError::from_io(7, Path::new("/proc/7/maps"), io::Error::from_raw_os_error(libc::EACCES));
+        assert!(matches!(error, InspectError::PermissionDenied { .. }));
+        assert!(error.to_string().contains("/proc/7/maps"));
+        assert!(error.remedy().contains("root"));
+    }
+
+    #[test]
+    fn the_hint_is_in_the_message() {
+        let without = InspectError::NoRocksDb { pid: 7, hint: None };
+        assert_eq!(without.to_string(), "process 7 has no RocksDB inside");
+        let with = InspectError::NoRocksDb { pid: 7, hint: Some("it is stripped".into()) };
+        assert_eq!(with.to_string(), "process 7 has no RocksDB inside: it is stripped");
+    }
+}

@@ -1,0 +1,461 @@
+//! What the file that holds RocksDB tells: where to probe, how to find the counters, who built it.
+//!
+//! The result depends on the file alone and is kept by the file's identity, "no RocksDB in here" too: a
+//! node has thousands of mapped files and nearly all are such. What only a live process knows (load
+//! address, module id) is added in `inspect`.
+
+use super::elf::{ElfError, ElfHeaders, LoadSegment, Symbol, TlsRelocation, TlsSegment};
+use super::facts::{Gap, ProbeSite, ProbeSites, SiteKind};
+use super::prologue;
+use super::version::{BUILD_TAG_BYTES_MAX, BUILD_TAG_PREFIX};
+use memchr::memmem::Finder;
+use object::{ReadCache, ReadRef};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
+
+/// Files whose result is kept: some times what a crowded node has mapped. When it is full it is emptied;
+/// what is in use comes back with the next scan.
+pub const CACHED_FILES_MAX: usize = 16_384;
+
+/// `rocksdb::DBIter::Seek(Slice const&)`: in every RocksDB from 5.x to 11.x, and in nothing else.
+pub const SEEK: &str = "_ZN7rocksdb6DBIter4SeekERKNS_5SliceE";
+const SEEK_FOR_PREV: &str = "_ZN7rocksdb6DBIter11SeekForPrevERKNS_5SliceE";
+const SEEK_TO_FIRST: &str = "_ZN7rocksdb6DBIter11SeekToFirstEv";
+const SEEK_TO_LAST: &str = "_ZN7rocksdb6DBIter10SeekToLastEv";
+const ITERATOR_DESTRUCTOR: &str = "_ZN7rocksdb18ArenaWrappedDBIterD0Ev";
+const NEW_ITERATOR: &str = "_ZN7rocksdb6DBImpl11NewIteratorERKNS_11ReadOptionsEPNS_18ColumnFamilyHandleE";
+
+/// `rocksdb::perf_context`, thread-local.
+pub const PERF_CONTEXT: &str = "_ZN7rocksdb12perf_contextE";
+const PERF_LEVEL: &str = "_ZN7rocksdb10perf_levelE";
+
+/// Methods of `ArenaWrappedDBIter` that only hand on to its `DBIter* db_iter_`. None returns `Status`,
+/// whose hidden first argument would take the place of `this`.
+const ACCESSORS: [&str; 3] = [
+    "_ZNK7rocksdb18ArenaWrappedDBIter5ValidEv",
+    "_ZNK7rocksdb18ArenaWrappedDBIter3keyEv",
+    "_ZNK7rocksdb18ArenaWrappedDBIter5valueEv",
+];
+
+/// Bytes read at once when a table is searched for a name.
+const SEARCH_CHUNK_BYTES: usize = 1 << 20;
+
+/// What is known of a module that holds RocksDB.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleFacts {
+    /// Loaded where it says, without a bias.
+    pub fixed_address: bool,
+    /// Whether it calls itself a position-independent executable.
+    pub says_pie: bool,
+    /// `PT_LOAD` segments.
+    pub load: Vec<LoadSegment>,
+    /// `PT_TLS`.
+    pub tls: Option<TlsSegment>,
+    /// GNU build id.
+    pub build_id: Option<String>,
+    /// What follows "rocksdb_build_git_tag:", possibly nothing.
+    pub build_tag: Option<Vec<u8>>,
+    /// Where to probe.
+    pub sites: ProbeSites,
+    /// Offset of `db_iter_` in `ArenaWrappedDBIter`.
+    pub db_iter_offset: Option<u32>,
+    /// The symbol `rocksdb::perf_context`.
+    pub perf_context: Option<Symbol>,
+    /// The symbol `rocksdb::perf_level`, where it is thread-local.
+    pub perf_level: Option<Symbol>,
+    /// Relocations of thread-local storage.
+    pub tls_relocations: Vec<TlsRelocation>,
+    /// What is missing.
+    pub gaps: Vec<Gap>,
+}
+
+impl ModuleFacts {
+    /// The bias of a mapping of this file: what to add to the file's addresses. `None` when the mapping
+    /// is of no executable segment.
+    pub fn load_bias(&self, mapping_start: u64, mapping_file_offset: u64) -> Option<u64> {
+        if self.fixed_address {
+            return Some(0);
+        }
+        // A mapping begins at a page border, up to a page before the segment's first byte.
+        let segment = self.load.iter().filter(|segment| segment.executable).find(|segment| {
+            let first = segment.file_offset & !0xfff;
+            mapping_file_offset >= first
+                && mapping_file_offset < segment.file_offset.saturating_add(segment.file_size)
+        })?;
+        let address = segment.address.wrapping_add(mapping_file_offset).wrapping_sub(segment.file_offset);
+        Some(mapping_start.wrapping_sub(address)).filter(|bias| bias & 0xfff == 0)
+    }
+}
+
+/// What a file turned out to be.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// RocksDB is defined in it.
+    RocksDb(Arc<ModuleFacts>),
+    /// It is a valid ELF file without RocksDB's symbols.
+    Other,
+    /// It could not be read.
+    Unreadable(ElfError),
+}
+
+/// Identity and state of a file: any change gives another key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileKey {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileKey {
+    /// The key of an open file.
+    ///
+    /// # Errors
+    /// What `fstat` gives.
+    pub fn of(file: &File) -> io::Result<FileKey> {
+        let data = file.metadata()?;
+        Ok(FileKey {
+            device: data.dev(),
+            inode: data.ino(),
+            size: data.size(),
+            modified: (data.mtime(), data.mtime_nsec()),
+            changed: (data.ctime(), data.ctime_nsec()),
+        })
+    }
+
+    /// Device and inode.
+    pub fn device_and_inode(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+}
+
+/// Results by file.
+#[derive(Debug, Default)]
+pub struct ModuleCache {
+    verdicts: HashMap<FileKey, Verdict>,
+}
+
+impl ModuleCache {
+    /// Examines an open file, or gives what was found before.
+    ///
+    /// # Errors
+    /// Only what `fstat` gives; a file that cannot be understood is [`Verdict::Unreadable`].
+    pub fn examine(&mut self, file: &File) -> io::Result<(FileKey, Verdict)> {
+        let key = FileKey::of(file)?;
+        if let Some(verdict) = self.verdicts.get(&key) {
+            return Ok((key, verdict.clone()));
+        }
+        let verdict = examine(file);
+        if self.verdicts.len() >= CACHED_FILES_MAX {
+            self.verdicts.clear();
+        }
+        self.verdicts.insert(key, verdict.clone());
+        Ok((key, verdict))
+    }
+}
+
+fn examine(file: &File) -> Verdict {
+    let cache = ReadCache::new(file);
+    let outcome = ElfHeaders::read(&cache).and_then(|headers| {
+        // The cheap question first: most files do not have the name in their string tables.
+        if !has_symbol_name(file, &headers, SEEK)? {
+            return Ok(None);
+        }
+        analyse(file, &headers, &cache)
+    });
+    match outcome {
+        Ok(Some(facts)) => Verdict::RocksDb(Arc::new(facts)),
+        Ok(None) => Verdict::Other,
+        Err(error) => Verdict::Unreadable(error),
+    }
+}
+
+fn has_symbol_name(file: &File, headers: &ElfHeaders, name: &str) -> Result<bool, ElfError> {
+    for (offset, size) in headers.symbol_string_tables() {
+        if find(file, offset, size, name.as_bytes()).map_err(as_elf_error)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn as_elf_error(error: io::Error) -> ElfError {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        let reason = "is not inside the file, which was cut".to_string();
+        return ElfError::Malformed { part: "string table".into(), reason };
+    }
+    ElfError::Io { message: error.to_string() }
+}
+
+/// Where in the file a text stands first, within `size` bytes from `offset`; reads a chunk at a time.
+fn find(file: &File, offset: u64, size: u64, text: &[u8]) -> io::Result<Option<u64>> {
+    let finder = Finder::new(text);
+    let overlap = text.len().saturating_sub(1);
+    let mut buffer = vec![0u8; SEARCH_CHUNK_BYTES.min(usize::try_from(size).unwrap_or(SEARCH_CHUNK_BYTES))];
+    let mut done = 0u64;
+    while size.saturating_sub(done) >= text.len() as u64 {
+        let length = usize::try_from(size - done).unwrap_or(usize::MAX).min(buffer.len());
+        let Some(chunk) = buffer.get_mut(..length) else { break };
+        let at = offset.checked_add(done).ok_or(io::ErrorKind::UnexpectedEof)?;
+        file.read_exact_at(chunk, at)?;
+        if let Some(position) = finder.find(chunk) {
+            return Ok(Some(at + position as u64));
+        }
+        if length as u64 == size - done {
+            break;
+        }
+        done += (length - overlap) as u64;
+    }
+    Ok(None)
+}
+
+/// Reads all that is wanted of a file; `None` when the symbol is only referred to, not defined.
+fn analyse<'data, R: ReadRef<'data>>(
+    file: &File,
+    headers: &ElfHeaders,
+    data: R,
+) -> Result<Option<ModuleFacts>, ElfError> {
+    let mut wanted =
+        vec![SEEK, SEEK_FOR_PREV, SEEK_TO_FIRST, SEEK_TO_LAST, ITERATOR_DESTRUCTOR, NEW_ITERATOR];
+    wanted.extend([PERF_CONTEXT, PERF_LEVEL]);
+    wanted.extend(ACCESSORS);
+    let symbols = headers.symbols(data, &wanted)?;
+    if !symbols.contains_key(SEEK) {
+        return Ok(None);
+    }
+    let mut gaps = Vec::new();
+    let mut site = |name: &str| probe_site(headers, data, &symbols, name).map_err(|gap| gaps.push(gap)).ok();
+    let sites = ProbeSites {
+        seek: site(SEEK),
+        seek_for_prev: site(SEEK_FOR_PREV),
+        seek_to_first: site(SEEK_TO_FIRST),
+        seek_to_last: site(SEEK_TO_LAST),
+        iterator_destructor: site(ITERATOR_DESTRUCTOR),
+        new_iterator: site(NEW_ITERATOR),
+    };
+    gaps.extend(single_stepped_gap(&sites));
+    let db_iter_offset = db_iter_offset(headers, data, &symbols).map_err(|gap| gaps.push(gap)).ok();
+    let perf_level = symbols.get(PERF_LEVEL).copied().filter(|symbol| symbol.thread_local);
+    gaps.extend(perf_level_gap(perf_level));
+    Ok(Some(ModuleFacts {
+        fixed_address: headers.fixed_address,
+        says_pie: headers.says_pie(data),
+        load: headers.load.clone(),
+        tls: headers.tls,
+        build_id: headers.build_id(data),
+        build_tag: build_tag(file, headers),
+        sites,
+        db_iter_offset,
+        perf_context: symbols.get(PERF_CONTEXT).copied(),
+        perf_level,
+        tls_relocations: headers.tls_relocations(data)?,
+        gaps,
+    }))
+}
+
+fn probe_site<'data, R: ReadRef<'data>>(
+    headers: &ElfHeaders,
+    data: R,
+    symbols: &BTreeMap<&str, Symbol>,
+    name: &str,
+) -> Result<ProbeSite, Gap> {
+    let gap = |reason: String, remedy: &str| Gap {
+        what: format!("no probe on {}", readable(name)),
+        reason,
+        remedy: remedy.to_string(),
+    };
+    let missing =
+        "Use a RocksDB whose symbols are not stripped; what this function does is not seen until then.";
+    let symbol = symbols.get(name).ok_or_else(|| gap(format!("the module has no symbol {name}"), missing))?;
+    let (file_offset, _) = headers
+        .file_offset_of(symbol.value)
+        .ok_or_else(|| gap(format!("its address {:#x} is in no segment", symbol.value), missing))?;
+    let length = match symbol.size {
+        0 => prologue::PROLOGUE_BYTES as u64,
+        size => size.min(prologue::PROLOGUE_BYTES as u64),
+    };
+    let code = headers.bytes_at(data, symbol.value, length).unwrap_or_default();
+    let choice = prologue::choose(code).map_err(|refusal| {
+        gap(refusal.to_string(), "Nothing to do: the other probes work; what this function does is not seen.")
+    })?;
+    Ok(ProbeSite {
+        symbol: name.to_string(),
+        file_offset: file_offset + u64::from(choice.bytes_into_function),
+        bytes_into_function: choice.bytes_into_function,
+        kind: choice.kind,
+    })
+}
+
+/// A probe site's function as people write it.
+fn readable(name: &str) -> &str {
+    match name {
+        SEEK => "DBIter::Seek",
+        SEEK_FOR_PREV => "DBIter::SeekForPrev",
+        SEEK_TO_FIRST => "DBIter::SeekToFirst",
+        SEEK_TO_LAST => "DBIter::SeekToLast",
+        ITERATOR_DESTRUCTOR => "ArenaWrappedDBIter's destructor",
+        NEW_ITERATOR => "DBImpl::NewIterator",
+        other => other,
+    }
+}
+
+fn single_stepped_gap(sites: &ProbeSites) -> Option<Gap> {
+    let all = [
+        &sites.seek,
+        &sites.seek_for_prev,
+        &sites.seek_to_first,
+        &sites.seek_to_last,
+        &sites.iterator_destructor,
+        &sites.new_iterator,
+    ];
+    let slow = all.into_iter().flatten().filter(|site| site.kind == SiteKind::SingleStepped);
+    let names: Vec<&str> = slow.map(|site| readable(&site.symbol)).collect();
+    (!names.is_empty()).then(|| Gap {
+        what: format!("probes on {} cost ten times as much", names.join(", ")),
+        reason: "their first instruction is none that the kernel emulates, it has to be single-stepped"
+            .into(),
+        remedy: "Nothing to do: windows are shortened to keep within the budget.".into(),
+    })
+}
+
+fn perf_level_gap(perf_level: Option<Symbol>) -> Option<Gap> {
+    perf_level.is_none().then(|| Gap {
+        what: "the perf level of threads is not known".into(),
+        reason: format!("the module has no thread-local symbol {PERF_LEVEL}"),
+        remedy: "Counters that stay at zero may mean a perf level below kEnableCount: check it in the application."
+            .into(),
+    })
+}
+
+/// The offset that all accessors agree on.
+fn db_iter_offset<'data, R: ReadRef<'data>>(
+    headers: &ElfHeaders,
+    data: R,
+    symbols: &BTreeMap<&str, Symbol>,
+) -> Result<u32, Gap> {
+    let offsets: Vec<u32> = ACCESSORS
+        .iter()
+        .filter_map(|name| {
+            let symbol = symbols.get(name)?;
+            let length = if symbol.size == 0 { u64::MAX } else { symbol.size };
+            let code = headers.bytes_at(data, symbol.value, length.min(prologue::ACCESSOR_BYTES as u64))?;
+            prologue::first_member_load(code)
+        })
+        .collect();
+    let gap = |reason: &str| Gap {
+        what: "scans cannot be told to end with their iterator".into(),
+        reason: reason.to_string(),
+        remedy: "Nothing to do: a scan is settled at the thread's next seek or at the window's end instead."
+            .into(),
+    };
+    match offsets.split_first() {
+        None => Err(gap("the code of ArenaWrappedDBIter does not show where it keeps its DBIter")),
+        Some((first, rest)) if rest.iter().all(|offset| offset == first) => Ok(*first),
+        Some(_) => Err(gap("ArenaWrappedDBIter's methods disagree about where it keeps its DBIter")),
+    }
+}
+
+/// What follows "rocksdb_build_git_tag:" in the read-only data.
+fn build_tag(file: &File, headers: &ElfHeaders) -> Option<Vec<u8>> {
+    let section = headers.section_named(".rodata")?;
+    let at = find(file, section.file_offset, section.size, BUILD_TAG_PREFIX).ok()??;
+    let mut tag = vec![0u8; BUILD_TAG_BYTES_MAX];
+    let count = file.read_at(&mut tag, at + BUILD_TAG_PREFIX.len() as u64).ok()?;
+    tag.truncate(count);
+    let end = tag.iter().position(|&byte| byte == 0).unwrap_or(tag.len());
+    tag.truncate(end);
+    Some(tag)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+    use super::*;
+    use std::io::Write;
+
+    fn file_with(content: &[u8]) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_name_across_two_chunks_is_found() {
+        let mut content = vec![b'.'; 3 * SEARCH_CHUNK_BYTES];
+        let at = SEARCH_CHUNK_BYTES - 10;
+        content[at..at + SEEK.len()].copy_from_slice(SEEK.as_bytes());
+        let file = file_with(&content);
+        let size = content.len() as u64;
+        assert_eq!(find(&file, 0, size, SEEK.as_bytes()).unwrap(), Some(at as u64));
+        assert_eq!(find(&file, 5, size - 5, SEEK.as_bytes()).unwrap(), Some(at as u64));
+        assert_eq!(find(&file, 0, (at + 20) as u64, SEEK.as_bytes()).unwrap(), None);
+        assert_eq!(find(&file, 0, size, b"not there").unwrap(), None);
+        assert!(find(&file, size, 100, b"cut").is_err());
+    }
+
+    #[test]
+    fn every_length_of_a_small_file_is_searched_whole() {
+        for before in 0..40 {
+            let content = [vec![b'_'; before], SEEK.as_bytes().to_vec()].concat();
+            let file = file_with(&content);
+            let found = find(&file, 0, content.len() as u64, SEEK.as_bytes()).unwrap();
+            assert_eq!(found, Some(before as u64));
+        }
+    }
+
+    #[test]
+    fn the_verdict_follows_the_file_when_it_changes() {
+        let mut modules = ModuleCache::default();
+        let mut file = file_with(b"this is no ELF file at all");
+        let (before, verdict) = modules.examine(&file).unwrap();
+        assert!(matches!(verdict, Verdict::Unreadable(ElfError::NotElf)));
+        file.write_all(b" and longer").unwrap();
+        let (after, _) = modules.examine(&file).unwrap();
+        assert_ne!(before, after);
+        assert_eq!(before.device_and_inode(), after.device_and_inode());
+    }
+
+    fn facts(fixed_address: bool) -> ModuleFacts {
+        let segment = |file_offset, file_size, address, executable| LoadSegment {
+            file_offset,
+            file_size,
+            address,
+            executable,
+        };
+        ModuleFacts {
+            fixed_address,
+            says_pie: false,
+            load: vec![segment(0, 0x25_36d8, 0, false), segment(0x25_4000, 0x69_4ea5, 0x25_4000, true)],
+            tls: None,
+            build_id: None,
+            build_tag: None,
+            sites: ProbeSites::default(),
+            db_iter_offset: None,
+            perf_context: None,
+            perf_level: None,
+            tls_relocations: Vec::new(),
+            gaps: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_bias_is_the_distance_of_the_mapping_from_the_segment() {
+        assert_eq!(facts(false).load_bias(0x7f00_0025_4000, 0x25_4000), Some(0x7f00_0000_0000));
+        // The mapping was split: its second half gives the same bias.
+        assert_eq!(facts(false).load_bias(0x7f00_0030_0000, 0x30_0000), Some(0x7f00_0000_0000));
+        assert_eq!(facts(false).load_bias(0x7f00_0000_0000, 0), None);
+        assert_eq!(facts(true).load_bias(0x40_0000, 0), Some(0));
+    }
+
+    #[test]
+    fn a_segment_that_begins_inside_a_page() {
+        let mut facts = facts(false);
+        facts.load =
+            vec![LoadSegment { file_offset: 0x1be0, file_size: 0x5000, address: 0x2be0, executable: true }];
+        assert_eq!(facts.load_bias(0x7f00_0000_2000, 0x1000), Some(0x7f00_0000_0000));
+    }
+}

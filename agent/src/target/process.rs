@@ -1,0 +1,163 @@
+//! Facts of a process itself: that it is still the same one, its executable, arguments and user.
+//!
+//! What it has mapped is in `maps`, which files it has open in `database`.
+
+use super::error::InspectError;
+use super::facts::ProcessId;
+use procfs::ProcError;
+use procfs::process::Process;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Bytes of the arguments that are kept: enough to recognise a JVM by its main class behind the usual
+/// options, small enough to publish.
+pub const COMMAND_LINE_BYTES_MAX: u64 = 4096;
+
+/// What `/proc/PID` says of the process itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessFacts {
+    /// Which process.
+    pub process: ProcessId,
+    /// `/proc/PID/exe`, without ` (deleted)`.
+    pub executable: PathBuf,
+    /// Arguments, joined with spaces, at most [`COMMAND_LINE_BYTES_MAX`] bytes.
+    pub command_line: String,
+    /// Effective user.
+    pub user_id: u32,
+    /// Effective group.
+    pub group_id: u32,
+}
+
+impl ProcessFacts {
+    /// Short name for people: the executable's file name and the pid, `java-4711`.
+    pub fn name(&self) -> String {
+        let file_name = self.executable.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        format!("{file_name}-{}", self.process.pid)
+    }
+}
+
+/// Names the process that has this pid now.
+///
+/// # Errors
+/// [`InspectError::NoSuchProcess`] when there is none (a zombie counts as none), or a permission or
+/// input/output error.
+pub fn process_id(pid: u32) -> Result<ProcessId, InspectError> {
+    let stat = open(pid)?.stat().map_err(|error| from_procfs(pid, error))?;
+    if matches!(stat.state, 'Z' | 'X' | 'x') {
+        return Err(InspectError::NoSuchProcess { pid });
+    }
+    Ok(ProcessId { pid, start_time_ticks: stat.starttime })
+}
+
+/// Whether this very process still runs: same pid, same start time, not a zombie.
+pub fn is_alive(process: &ProcessId) -> bool {
+    process_id(process.pid).is_ok_and(|now| now == *process)
+}
+
+/// Reads the facts of a process.
+///
+/// # Errors
+/// As [`process_id`].
+pub fn read(pid: u32) -> Result<ProcessFacts, InspectError> {
+    let process = process_id(pid)?;
+    let status = open(pid)?.status().map_err(|error| from_procfs(pid, error))?;
+    let exe = Path::new("/proc").join(pid.to_string()).join("exe");
+    let executable = std::fs::read_link(&exe).map_err(|error| InspectError::from_io(pid, &exe, error))?;
+    Ok(ProcessFacts {
+        process,
+        executable: without_deleted(executable),
+        command_line: command_line(pid)?,
+        user_id: status.euid,
+        group_id: status.egid,
+    })
+}
+
+/// Takes the kernel's ` (deleted)` off a link's text.
+pub(super) fn without_deleted(path: PathBuf) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    match path.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
+        Some(stripped) => PathBuf::from(std::ffi::OsStr::from_bytes(stripped)),
+        None => path,
+    }
+}
+
+/// Whether an error of reading under `/proc/PID` says that the process is gone.
+pub(super) fn means_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
+}
+
+fn command_line(pid: u32) -> Result<String, InspectError> {
+    let path = Path::new("/proc").join(pid.to_string()).join("cmdline");
+    let mut content = Vec::new();
+    File::open(&path)
+        .and_then(|file| file.take(COMMAND_LINE_BYTES_MAX).read_to_end(&mut content))
+        .map_err(|error| InspectError::from_io(pid, &path, error))?;
+    while content.last() == Some(&0) {
+        content.pop();
+    }
+    for byte in &mut content {
+        if *byte == 0 {
+            *byte = b' ';
+        }
+    }
+    Ok(String::from_utf8_lossy(&content).into_owned())
+}
+
+fn open(pid: u32) -> Result<Process, InspectError> {
+    let number = i32::try_from(pid).map_err(|_| InspectError::NoSuchProcess { pid })?;
+    Process::new(number).map_err(|error| from_procfs(pid, error))
+}
+
+fn from_procfs(pid: u32, error: ProcError) -> InspectError {
+    let path = |path: Option<PathBuf>| path.unwrap_or_else(|| PathBuf::from(format!("/proc/{pid}")));
+    match error {
+        ProcError::NotFound(_) => InspectError::NoSuchProcess { pid },
+        ProcError::PermissionDenied(at) => InspectError::PermissionDenied { pid, path: path(at) },
+        ProcError::Io(error, at) => InspectError::from_io(pid, &path(at), error),
+        other => InspectError::Io { pid, path: path(None), source: io::Error::other(other.to_string()) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn our_own_process_is_alive_and_known() {
+        let facts = read(std::process::id()).unwrap();
+        assert!(is_alive(&facts.process));
+        assert_eq!(facts.executable, std::env::current_exe().unwrap());
+        assert!(facts.name().ends_with(&format!("-{}", std::process::id())));
+        assert!(!facts.command_line.contains('\0'));
+    }
+
+    #[test]
+    fn another_start_time_is_another_process() {
+        let mut process = process_id(std::process::id()).unwrap();
+        process.start_time_ticks += 1;
+        assert!(!is_alive(&process));
+    }
+
+    #[test]
+    fn a_pid_that_cannot_be_is_no_such_process() {
+        for pid in [u32::MAX, i32::MAX as u32] {
+            assert!(matches!(process_id(pid), Err(InspectError::NoSuchProcess { .. })), "{pid}");
+        }
+    }
+
+    #[test]
+    fn a_child_that_ended_is_gone() {
+        let mut child = std::process::Command::new("/proc/self/exe")
+            .arg("--list")
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let process = process_id(child.id());
+        child.wait().unwrap();
+        if let Ok(process) = process {
+            assert!(!is_alive(&process));
+        }
+    }
+}
