@@ -35,8 +35,8 @@ pub enum ApiError {
     },
     /// Another process has the port.
     #[error(
-        "cannot listen on {address}: the port is in use, perhaps by another sexton (see `ss -ltnp`); stop it or \
-         choose another port"
+        "cannot listen on {address}: the port is in use, perhaps by another sexton (see `ss -ltnp`); stop it \
+         or choose another port"
     )]
     PortInUse {
         /// The address asked for.

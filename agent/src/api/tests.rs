@@ -76,7 +76,8 @@ impl Server {
     fn post(&self, path: &str, headers: &str, body: &str) -> Answer {
         let length = body.len();
         self.send(&format!(
-            "POST {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}",
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\
+             Content-Length: {length}\r\n{headers}\r\n{body}",
             self.address
         ))
     }
@@ -221,7 +222,8 @@ fn what_a_web_page_could_send_is_refused() {
     let own = server.post("/api/v1/cycle", &format!("{JSON}{origin}Sec-Fetch-Site: same-origin\r\n"), "");
     assert_eq!(own.status, 202);
     let preflight = server.send(&format!(
-        "OPTIONS /api/v1/cycle HTTP/1.1\r\nHost: {}\r\nOrigin: http://evil.example\r\nConnection: close\r\n\r\n",
+        "OPTIONS /api/v1/cycle HTTP/1.1\r\nHost: {}\r\nOrigin: http://evil.example\r\n\
+         Connection: close\r\n\r\n",
         server.address
     ));
     assert_eq!(preflight.status, 403);

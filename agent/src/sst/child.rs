@@ -39,6 +39,13 @@ const OPEN_TABLES: i32 = 20;
 /// Memtables stay empty here.
 const WRITE_BUFFER_BYTES: usize = 64 << 10;
 
+/// Arguments of the hidden subcommand [`super::CHILD_SUBCOMMAND`].
+#[derive(Clone, Debug, clap::Args)]
+pub struct ChildArguments {
+    /// Database directory, as the agent reaches it.
+    pub directory: PathBuf,
+}
+
 /// Entry point of the hidden subcommand: reads the database in `directory`, as the agent reaches it,
 /// and writes it to standard output. Must run before the process has started a thread.
 pub fn main(directory: &Path) -> ExitCode {

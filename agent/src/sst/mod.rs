@@ -17,9 +17,10 @@ pub mod properties;
 mod reader;
 mod wire;
 
+pub use child::ChildArguments;
 pub use comparator::Order;
 pub use complete::{Completion, FILES_READ_MAX, PropertiesCache, complete};
-pub use reader::{Reader, SUBCOMMAND};
+pub use reader::{CHILD_SUBCOMMAND, Reader};
 
 use serde::{Deserialize, Serialize};
 use sexton_tuner::evidence::SstFile;
@@ -82,8 +83,8 @@ pub enum SstError {
     },
     /// A comparator whose order is not known: the order of keys is only known to the program itself.
     #[error(
-        "column family {column_family} of {path} is ordered by {comparator:?}, whose order Sexton does not know: \
-         its files cannot be read from outside; use the hook, which asks the process itself"
+        "column family {column_family} of {path} is ordered by {comparator:?}, whose order Sexton does \
+         not know: its files cannot be read from outside; use the hook, which asks the process itself"
     )]
     UnknownComparator {
         /// Database directory.
@@ -117,7 +118,8 @@ pub enum SstError {
     },
     /// The reading process could not be started.
     #[error(
-        "cannot start {executable} to read {path}: {source}; check that it is executable and that pids are left"
+        "cannot start {executable} to read {path}: {source}; check that it is executable and that pids are \
+         left"
     )]
     Spawn {
         /// Executable that was to be started.
@@ -137,7 +139,8 @@ pub enum SstError {
     },
     /// The reading process did not finish in time and was killed.
     #[error(
-        "reading {path} took longer than {}: the disk may be overloaded; it is tried again with the next cycle",
+        "reading {path} took longer than {}: the disk may be overloaded; it is tried again with the next \
+         cycle",
         humane(*limit)
     )]
     TimedOut {

@@ -173,7 +173,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_never_panics(text in "(\\[[A-Za-z ]{0,10}\"?[^\n]{0,8}\"?\\]?\n|[a-z_]{0,12}=?[^\n]{0,12}\n){0,20}") {
+        fn any_text_never_panics(
+            titles in prop::collection::vec("\\[[A-Za-z ]{0,10}\"?[^\n]{0,8}\"?\\]?", 0..8),
+            lines in prop::collection::vec("(comparator|num_levels)?=?[^\n]{0,12}", 0..8),
+        ) {
+            let sections = titles.iter().zip(&lines);
+            let text: String = sections.map(|(title, line)| format!("{title}\n{line}\n")).collect();
             let _ = DatabaseOptions::parse(&text);
         }
     }

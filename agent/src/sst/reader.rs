@@ -9,7 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 /// Hidden subcommand of the agent's binary that runs [`super::child::main`] with the directory that follows.
-pub const SUBCOMMAND: &str = "internal-read-sst";
+pub const CHILD_SUBCOMMAND: &str = "internal-read-sst";
 
 /// How long reading may take; a MANIFEST of tens of megabytes takes about a second.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
@@ -20,7 +20,7 @@ const OUTPUT_BYTES_MAX: u64 = 128 << 20;
 /// How to start the reading process.
 #[derive(Clone, Debug)]
 pub struct Reader {
-    /// The agent's own executable, or a stand-in that understands [`SUBCOMMAND`].
+    /// The agent's own executable, or a stand-in that understands [`CHILD_SUBCOMMAND`].
     pub executable: PathBuf,
     /// How long one reading may take before the process is killed.
     pub time_limit: Duration,
@@ -80,7 +80,7 @@ impl Reader {
 
     fn start(&self, path: &Path) -> Result<Child, SstError> {
         Command::new(&self.executable)
-            .arg(SUBCOMMAND)
+            .arg(CHILD_SUBCOMMAND)
             .arg(path)
             .env_clear()
             .current_dir("/")

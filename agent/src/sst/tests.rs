@@ -35,7 +35,7 @@ unsafe extern "C" fn stand_in(
 ) {
     let given: Vec<_> = std::env::args_os().collect();
     let [_, subcommand, directory] = given.as_slice() else { return };
-    if subcommand != SUBCOMMAND && subcommand != SUBCOMMAND_HARM {
+    if subcommand != CHILD_SUBCOMMAND && subcommand != SUBCOMMAND_HARM {
         return;
     }
     // SAFETY: the two symbols bound one array of constructors, none of which is null. Those behind this one,

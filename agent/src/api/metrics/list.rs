@@ -1,0 +1,139 @@
+//! Every metric there is.
+//!
+//! Names and units follow Prometheus' conventions; `deploy/prometheus/metrics.md` is generated from here.
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Never falls while the agent runs.
+    Counter,
+    /// Any value.
+    Gauge,
+}
+
+/// One metric family.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// Names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it says.
+    pub help: &'static str,
+}
+
+const TARGET: &[&str] = &["target"];
+
+const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Counter, labels, help }
+}
+
+const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Gauge, labels, help }
+}
+
+/// Every metric there is, in the order of the list in `deploy/prometheus/metrics.md`.
+pub const METRICS: &[Metric] = &[
+    gauge("sexton_build_info", &["version"], "Version of the agent; always 1."),
+    counter(
+        "sexton_cycles_total",
+        &[],
+        "Loops of observing, ranking, planning and acting that were completed.",
+    ),
+    gauge("sexton_snapshot_timestamp_seconds", &[], "When the state shown here was published, as Unix time."),
+    gauge("sexton_off_peak", &[], "Whether the off-peak window is open (1) or not (0)."),
+    gauge("sexton_budget_bytes_per_second", &[], "Bytes a second that actions may rewrite now."),
+    gauge("sexton_target_up", TARGET, "Whether the process is there (1) or has gone (0)."),
+    gauge(
+        "sexton_target_readable",
+        TARGET,
+        "Whether the counters of the process can be read (1) or not (0).",
+    ),
+    gauge(
+        "sexton_target_gaps",
+        TARGET,
+        "Things that could not be found out about the process; /api/v1/targets names them.",
+    ),
+    gauge("sexton_target_hook", TARGET, "Whether a hook answers inside the process (1) or not (0)."),
+    gauge(
+        "sexton_acting",
+        TARGET,
+        "Whether the policy lets Sexton act on the process: 1 in mode act, else 0.",
+    ),
+    gauge("sexton_target_threads", TARGET, "Threads of the process with a perf_context at the last reading."),
+    counter(
+        "sexton_target_threads_ended_total",
+        TARGET,
+        "Threads that ended, taking what they counted since the last reading along.",
+    ),
+    gauge(
+        "sexton_target_perf_level",
+        TARGET,
+        "Lowest RocksDB perf level of any thread; counters move from 2 on.",
+    ),
+    counter(
+        "sexton_tombstones_skipped_total",
+        TARGET,
+        "Tombstones that readers stepped over (internal_delete_skipped_count).",
+    ),
+    counter(
+        "sexton_keys_skipped_total",
+        TARGET,
+        "Internal keys that readers stepped over (internal_key_skipped_count).",
+    ),
+    counter(
+        "sexton_block_reads_total",
+        TARGET,
+        "Blocks that were not in the block cache and were read from files (block_read_count).",
+    ),
+    counter(
+        "sexton_block_read_bytes_total",
+        TARGET,
+        "Bytes of the blocks read from files (block_read_byte).",
+    ),
+    counter(
+        "sexton_block_cache_hits_total",
+        TARGET,
+        "Blocks found in the block cache (block_cache_hit_count).",
+    ),
+    counter(
+        "sexton_tombstones_attributed_total",
+        TARGET,
+        "Part of the tombstones skipped that windows attributed to operations.",
+    ),
+    counter("sexton_windows_total", TARGET, "Windows opened: short times with probes in the process."),
+    counter("sexton_window_seconds_total", TARGET, "Time that probes were in the process."),
+    counter("sexton_operations_total", TARGET, "Iterator operations seen in windows."),
+    counter(
+        "sexton_operations_painful_total",
+        TARGET,
+        "Iterator operations seen in windows that were painful.",
+    ),
+    counter(
+        "sexton_records_lost_total",
+        TARGET,
+        "Painful operations whose record did not fit into the ring buffer.",
+    ),
+    gauge(
+        "sexton_seek_pain_ratio",
+        TARGET,
+        "Seek pain of all ranges: reader seconds lost to tombstones and block misses per second.",
+    ),
+    gauge(
+        "sexton_range_seek_pain_ratio",
+        &["target", "rank"],
+        "Seek pain of the best ranked ranges, seconds per second; rank 1 is relieved first.",
+    ),
+    gauge("sexton_plan_steps", &[], "Steps of the current plan."),
+    gauge("sexton_plan_cost_bytes", &[], "Bytes that the current plan would rewrite."),
+    gauge("sexton_plan_budget_bytes", &[], "Bytes that the current plan may spend."),
+    gauge("sexton_actions_running", TARGET, "Actions that run now."),
+    counter(
+        "sexton_actions_total",
+        &["target", "state"],
+        "Actions that ended (done, failed, cancelled), and how the done ones were verified (helped, did_not_help).",
+    ),
+    counter("sexton_bytes_rewritten_total", TARGET, "Bytes of the SST files that ended actions replaced."),
+];

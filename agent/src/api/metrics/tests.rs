@@ -1,0 +1,140 @@
+//! The metrics against a snapshot in which each has a value, and the list against its copy in `deploy`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use super::*;
+use crate::snapshot::{ActionView, AgentView, GapView, RangeView};
+use sexton_tuner::evidence::Counters;
+use std::path::Path;
+
+/// A snapshot in which every metric has a value.
+fn full() -> Snapshot {
+    let target = TargetView {
+        name: "ozone-om".to_owned(),
+        mode: "act".to_owned(),
+        totals: Counters { tombstones_skipped: 123_456_789_012, ..Counters::default() },
+        window_seconds: 2.5,
+        perf_level: Some(2),
+        pain_seconds_per_second: 0.25,
+        gaps: vec![GapView::default()],
+        ..TargetView::default()
+    };
+    let range = |begin: &str| RangeView {
+        target: "ozone-om".to_owned(),
+        begin: begin.to_owned(),
+        pain_seconds_per_second: 0.125,
+        ..RangeView::default()
+    };
+    let action = |id, ended_at: Option<&str>| ActionView {
+        id,
+        target: "ozone-om".to_owned(),
+        state: if ended_at.is_some() { "helped" } else { "running" }.to_owned(),
+        ended_at: ended_at.map(str::to_owned),
+        bytes_rewritten: 1000,
+        ..ActionView::default()
+    };
+    Snapshot {
+        at: "2026-11-20T10:00:00.5Z".to_owned(),
+        agent: AgentView { version: "0.1.0".to_owned(), cycles: 7, ..AgentView::default() },
+        targets: vec![target, TargetView { state: TargetState::Lost, ..TargetView::default() }],
+        ranges: (0..20).map(|at| range(&format!("secret-key-{at}"))).collect(),
+        actions: vec![action(2, None), action(1, Some("2026-11-20T10:00:00Z"))],
+        ..Snapshot::default()
+    }
+}
+
+fn text() -> String {
+    let snapshot = full();
+    let mut tally = Tally::default();
+    tally.observe(&snapshot);
+    encode(&snapshot, &tally).unwrap()
+}
+
+#[test]
+fn shows_the_snapshot() {
+    let text = text();
+    let expected = [
+        r#"sexton_build_info{version="0.1.0"} 1"#,
+        "sexton_cycles_total 7",
+        "sexton_snapshot_timestamp_seconds 1795168800.5",
+        r#"sexton_target_up{target="ozone-om"} 1"#,
+        r#"sexton_target_up{target=""} 0"#,
+        r#"sexton_acting{target="ozone-om"} 1"#,
+        r#"sexton_tombstones_skipped_total{target="ozone-om"} 123456789012"#,
+        r#"sexton_window_seconds_total{target="ozone-om"} 2.5"#,
+        r#"sexton_seek_pain_ratio{target="ozone-om"} 0.25"#,
+        r#"sexton_range_seek_pain_ratio{rank="10",target="ozone-om"} 0.125"#,
+        r#"sexton_actions_total{state="done",target="ozone-om"} 1"#,
+        r#"sexton_actions_total{state="helped",target="ozone-om"} 1"#,
+        r#"sexton_actions_total{state="failed",target="ozone-om"} 0"#,
+        r#"sexton_actions_running{target="ozone-om"} 1"#,
+        r#"sexton_bytes_rewritten_total{target="ozone-om"} 1000"#,
+    ];
+    for line in expected {
+        assert!(text.lines().any(|shown| shown == line), "{line} is not in\n{text}");
+    }
+    assert!(!text.contains(r#"rank="11""#), "no more ranges than the maximum");
+    assert!(!text.contains("secret"), "no key is shown");
+}
+
+#[test]
+fn every_metric_of_the_list_is_shown_and_no_other() {
+    let text = text();
+    let shown: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let listed: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
+    assert_eq!(shown, listed);
+}
+
+#[test]
+fn names_follow_the_conventions() {
+    for metric in METRICS {
+        assert!(metric.name.starts_with("sexton_"), "{}", metric.name);
+        assert_eq!(metric.name.ends_with("_total"), metric.kind == Kind::Counter, "{}", metric.name);
+        assert!(metric.help.ends_with('.'), "{}", metric.name);
+        assert!(metric.labels.iter().all(|label| !label.contains("key")), "{}", metric.name);
+    }
+}
+
+#[test]
+fn odd_values_and_names_do_no_harm() {
+    let mut snapshot = full();
+    snapshot.targets[0].pain_seconds_per_second = f64::NAN;
+    snapshot.targets[0].window_seconds = -1.0;
+    snapshot.targets[0].name = "a\"b\nc\\d".to_owned();
+    snapshot.at = "yesterday".to_owned();
+    let text = encode(&snapshot, &Tally::default()).unwrap();
+    assert!(text.contains(r#"sexton_seek_pain_ratio{target="a\"b\nc\\d"} 0"#), "{text}");
+    assert!(text.contains(r#"sexton_window_seconds_total{target="a\"b\nc\\d"} 0"#), "{text}");
+}
+
+#[test]
+fn targets_are_bounded() {
+    let target = |at: usize| TargetView { name: format!("java-{at}"), ..TargetView::default() };
+    let targets = (0..2 * TARGETS_EXPOSED_MAX).map(target).collect();
+    let snapshot = Snapshot { targets, ..Snapshot::default() };
+    let text = encode(&snapshot, &Tally::default()).unwrap();
+    let shown = text.lines().filter(|line| line.starts_with("sexton_target_up{")).count();
+    assert_eq!(shown, TARGETS_EXPOSED_MAX);
+}
+
+/// `deploy/prometheus/metrics.md` says what [`METRICS`] says; `BLESS=1` writes it anew.
+#[test]
+fn the_list_of_metrics_is_up_to_date() {
+    let mut list = String::from(
+        "# Metrics\n\nWhat `/metrics` shows. Generated from `agent/src/api/metrics/list.rs`; after a change run\n\
+         `BLESS=1 cargo test -p sexton --lib the_list_of_metrics_is_up_to_date`.\n\n\
+         | name | type | labels | meaning |\n|---|---|---|---|\n",
+    );
+    for metric in METRICS {
+        let kind = format!("{:?}", metric.kind).to_lowercase();
+        let labels = metric.labels.join(", ");
+        list.push_str(&format!("| `{}` | {kind} | {labels} | {} |\n", metric.name, metric.help));
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/prometheus/metrics.md");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &list).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(committed, list, "run this test with BLESS=1 and commit {}", path.display());
+}
