@@ -4,8 +4,32 @@
 //! never lives here: files, sockets, clocks, BPF, threads. Time comes in as an argument. That is what
 //! makes a dry run, a simulation and a property test the same call as the real thing.
 
+pub mod candidate;
+pub mod cost;
 pub mod evidence;
+pub mod frames;
 pub mod key;
+pub mod pain;
+pub mod plan;
 pub mod policy;
 pub mod prefix;
+pub mod queue;
 pub mod range;
+pub mod rank;
+pub mod schedule;
+pub mod share;
+pub mod throttle;
+pub mod verify;
+pub mod words;
+
+mod attribute;
+
+pub use evidence::Evidence;
+pub use key::Key;
+pub use plan::{Action, Budget, Plan, PlanInput, PlanTarget, Refusal, Rule, ThrottlesInForce, plan};
+pub use policy::{Policy, PolicyError, TargetPolicy};
+pub use range::KeyRange;
+pub use rank::{AssessError, RangeAssessment, assess};
+pub use schedule::{BudgetBucket, io_budget_at};
+pub use throttle::{ThrottleSetting, throttle_values};
+pub use verify::{Verdict, verdict};

@@ -1,0 +1,157 @@
+//! Which ranges an operation's tombstones lie in.
+//!
+//! A record says where an operation began and how many tombstones it skipped, not where they lie. The
+//! SST files say how many deletions lie behind the key: walking from there in the scan's direction uses
+//! them up. What is left over is in no file: it is in a memtable, near where the operation began.
+
+use crate::candidate::{CandidateInput, candidates, overlapping, shares};
+use crate::evidence::{Observation, SeekKind, SstFile};
+use crate::frames::{FileShare, ObservationShare};
+use crate::pain::{Loss, events};
+use crate::range::KeyRange;
+use crate::share::{Share, share_of, share_of_all};
+
+/// Files are spread unevenly inside a range, so an operation may have passed this many times more live
+/// entries than it stepped over by RocksDB's own count.
+const LIVE_ENTRIES_FACTOR: u64 = 4;
+/// And this many more, for small counts.
+const LIVE_ENTRIES_SLACK: u64 = 1000;
+
+/// One column family, cut into candidate ranges.
+pub(crate) struct ColumnFamily<'a> {
+    pub(crate) files: Vec<&'a SstFile>,
+    pub(crate) ranges: Vec<KeyRange>,
+    shares: Vec<Share>,
+    files_in_range: Vec<Vec<&'a SstFile>>,
+    /// Number of the first range among all column families' ranges.
+    first_range: u32,
+}
+
+impl<'a> ColumnFamily<'a> {
+    pub(crate) fn new(
+        files: Vec<&'a SstFile>,
+        input: &CandidateInput<'_>,
+        first_range: u32,
+    ) -> ColumnFamily<'a> {
+        let ranges = candidates(input);
+        let shares = shares(&ranges, &files);
+        let mut files_in_range: Vec<Vec<&SstFile>> = vec![Vec::new(); ranges.len()];
+        for file in &files {
+            for index in overlapping(&ranges, file) {
+                if let Some(list) = files_in_range.get_mut(index) {
+                    list.push(file);
+                }
+            }
+        }
+        ColumnFamily { files, ranges, shares, files_in_range, first_range }
+    }
+
+    /// The range with this number among all column families' ranges.
+    pub(crate) fn range(&self, number: u32) -> Option<&KeyRange> {
+        self.ranges.get(usize::try_from(number.checked_sub(self.first_range)?).ok()?)
+    }
+
+    /// One row per range and file that overlap.
+    pub(crate) fn file_shares(&self) -> Vec<FileShare> {
+        let rows = self.ranges.iter().zip(&self.files_in_range).zip(self.first_range..);
+        let rows = rows.flat_map(|((range, files), number)| {
+            files.iter().map(move |file| FileShare { range: number, share: share_of(file, range) })
+        });
+        rows.collect()
+    }
+
+    /// One row per range in which the operation lost time; they add up to the operation.
+    pub(crate) fn observation_shares(&self, operation: &Observation, loss: Loss) -> Vec<ObservationShare> {
+        let (tombstones, block_reads) = events(operation);
+        let start = self.start(operation);
+        let (mut parts, left_over) = self.walk(operation, start, tombstones);
+        if left_over > 0 || parts.is_empty() {
+            match parts.iter_mut().find(|part| part.0 == start) {
+                Some(part) => part.1 += left_over,
+                None => parts.insert(0, (start, left_over)),
+            }
+        }
+        let mut taken = 0;
+        let mut rows = Vec::with_capacity(parts.len());
+        for (index, part) in parts {
+            // Differences of running sums: the parts add up exactly.
+            let slice =
+                |total: u64| portion(total, taken + part, tombstones) - portion(total, taken, tombstones);
+            let whole = |total: u64| if tombstones == 0 { total } else { slice(total) };
+            rows.push(ObservationShare {
+                range: self.first_range.saturating_add(u32::try_from(index).unwrap_or(u32::MAX)),
+                tombstones: part,
+                memtable_tombstones: if index == start { left_over } else { 0 },
+                block_reads: whole(block_reads),
+                lost_ns: whole(loss.lost_ns),
+                relief_ns: whole(loss.relief_ns),
+            });
+            taken += part;
+        }
+        rows
+    }
+
+    /// Index of the range that holds the operation's first key.
+    fn start(&self, operation: &Observation) -> usize {
+        match operation.kind {
+            SeekKind::SeekToFirst => 0,
+            SeekKind::SeekToLast => self.ranges.len().saturating_sub(1),
+            SeekKind::Seek | SeekKind::SeekForPrev => {
+                self.ranges.partition_point(|range| range.begin <= operation.key).saturating_sub(1)
+            }
+        }
+    }
+
+    /// Uses up deletions from the start in the scan's direction: range and tombstones each, and what
+    /// is left over.
+    fn walk(&self, operation: &Observation, start: usize, tombstones: u64) -> (Vec<(usize, u64)>, u64) {
+        let mut order: Box<dyn Iterator<Item = usize>> = if operation.kind.is_forward() {
+            Box::new(start..self.ranges.len())
+        } else {
+            Box::new((0..=start).rev())
+        };
+        let stepped_over = operation.total().keys_skipped;
+        let mut live_left =
+            stepped_over.saturating_mul(LIVE_ENTRIES_FACTOR).saturating_add(LIVE_ENTRIES_SLACK);
+        let mut left_over = tombstones;
+        let mut parts = Vec::new();
+        while left_over > 0 {
+            let Some(index) = order.next() else { break };
+            let ahead = self.ahead(operation, start, index);
+            let part = left_over.min(ahead.deletions);
+            if part > 0 {
+                parts.push((index, part));
+                left_over -= part;
+            }
+            // An operation cannot have come past more live entries than it stepped over.
+            match live_left.checked_sub(ahead.live_entries()) {
+                Some(left) => live_left = left,
+                None => break,
+            }
+        }
+        (parts, left_over)
+    }
+
+    /// What of a range lies ahead of the operation: all of it, but in the first only what is behind the key.
+    fn ahead(&self, operation: &Observation, start: usize, index: usize) -> Share {
+        let whole = self.shares.get(index).copied().unwrap_or_default();
+        let (Some(range), Some(files)) = (self.ranges.get(index), self.files_in_range.get(index)) else {
+            return whole;
+        };
+        let ahead = match operation.kind {
+            _ if index != start => return whole,
+            SeekKind::SeekToFirst | SeekKind::SeekToLast => return whole,
+            SeekKind::Seek => KeyRange::new(operation.key.clone(), range.end.clone()),
+            SeekKind::SeekForPrev => KeyRange::new(range.begin.clone(), Some(operation.key.successor())),
+        };
+        ahead.map_or(whole, |ahead| share_of_all(files.iter().copied(), &ahead))
+    }
+}
+
+/// `total × part / whole`, rounded down; `total` where the part is the whole.
+fn portion(total: u64, part: u64, whole: u64) -> u64 {
+    if whole == 0 {
+        return 0;
+    }
+    u64::try_from(u128::from(total) * u128::from(part.min(whole)) / u128::from(whole)).unwrap_or(total)
+}

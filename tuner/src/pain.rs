@@ -1,0 +1,257 @@
+//! Seek pain: reader time lost to tombstones and block misses, and how a window's is extrapolated.
+//!
+//! The probes count; they do not say how long one tombstone took. That is learnt from operations whose
+//! pain lies in the seek, because its latency is exact. A scan's elapsed time has the caller's own time
+//! in it, so there it is only a limit.
+
+use crate::evidence::{Counters, Observation, SentinelInterval, Window};
+
+/// Time to step over one tombstone where it cannot be learnt: measured 200 ns in a warm cache.
+pub const NS_PER_TOMBSTONE_DEFAULT: f64 = 200.0;
+/// Time of one block-cache miss where it cannot be learnt: a read from a fast disk.
+pub const NS_PER_BLOCK_READ_DEFAULT: f64 = 100_000.0;
+
+/// Plausible times per tombstone; what is learnt outside of it is another effect (a thread descheduled).
+const NS_PER_TOMBSTONE: (f64, f64) = (5.0, 20_000.0);
+/// Plausible times per block read, from the page cache to a busy disk.
+const NS_PER_BLOCK_READ: (f64, f64) = (1_000.0, 100_000_000.0);
+/// Fewest tombstones of a seek for its latency to tell the time per tombstone.
+const TOMBSTONES_TO_LEARN_FROM: u64 = 1000;
+/// Fewest block reads of a seek for its latency to tell the time per block read.
+const BLOCK_READS_TO_LEARN_FROM: u64 = 16;
+/// Fewest operations whose median is believed.
+const OPERATIONS_TO_LEARN_FROM: usize = 5;
+
+/// Longest time and most events taken from one operation: sums over a window cannot overflow, and one
+/// broken record cannot outweigh all others.
+const OPERATION_NS_MAX: u64 = 3_600_000_000_000;
+const OPERATION_EVENTS_MAX: u64 = 1 << 40;
+
+/// Limits of the extrapolation from a window to the sentinel's interval. A window that saw less than a
+/// tenth or more than ten times of the usual says nothing reliable about the rest.
+const SENTINEL_SCALE: (f64, f64) = (0.1, 10.0);
+/// Limit of the extrapolation to lost records.
+const LOST_SCALE_MAX: f64 = 1000.0;
+
+/// Time that one event takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EventCosts {
+    /// Time per tombstone skipped.
+    pub ns_per_tombstone: f64,
+    /// Whether it was learnt, or is the default.
+    pub tombstone_learnt: bool,
+    /// Time per block-cache miss.
+    pub ns_per_block_read: f64,
+    /// Whether it was learnt, or is the default.
+    pub block_read_learnt: bool,
+}
+
+impl Default for EventCosts {
+    fn default() -> EventCosts {
+        EventCosts {
+            ns_per_tombstone: NS_PER_TOMBSTONE_DEFAULT,
+            tombstone_learnt: false,
+            ns_per_block_read: NS_PER_BLOCK_READ_DEFAULT,
+            block_read_learnt: false,
+        }
+    }
+}
+
+impl EventCosts {
+    /// Learns from the seeks of a window; what too few of them tell stays at its default.
+    pub fn learn(observations: &[Observation]) -> EventCosts {
+        let mut costs = EventCosts::default();
+        let per_tombstone = observations.iter().filter_map(|operation| {
+            let (seek, latency_ns) = (operation.seek, operation.seek_latency_ns as f64);
+            let reads_ns = seek.block_reads as f64 * NS_PER_BLOCK_READ_DEFAULT;
+            let enough = seek.tombstones_skipped >= TOMBSTONES_TO_LEARN_FROM && reads_ns <= latency_ns / 2.0;
+            enough.then(|| (latency_ns - reads_ns) / seek.tombstones_skipped as f64)
+        });
+        if let Some(learnt) = believable_median(per_tombstone.collect()) {
+            costs.ns_per_tombstone = learnt.clamp(NS_PER_TOMBSTONE.0, NS_PER_TOMBSTONE.1);
+            costs.tombstone_learnt = true;
+        }
+        let per_read = observations.iter().filter_map(|operation| {
+            let (seek, latency_ns) = (operation.seek, operation.seek_latency_ns as f64);
+            let tombstones_ns = seek.tombstones_skipped as f64 * costs.ns_per_tombstone;
+            let enough = seek.block_reads >= BLOCK_READS_TO_LEARN_FROM && tombstones_ns <= latency_ns / 2.0;
+            enough.then(|| (latency_ns - tombstones_ns) / seek.block_reads as f64)
+        });
+        if let Some(learnt) = believable_median(per_read.collect()) {
+            costs.ns_per_block_read = learnt.clamp(NS_PER_BLOCK_READ.0, NS_PER_BLOCK_READ.1);
+            costs.block_read_learnt = true;
+        }
+        costs
+    }
+
+    /// Time an operation lost; the seek's part is at most its latency, the scan's at most its elapsed time.
+    pub fn loss(&self, operation: &Observation) -> Loss {
+        let seek = self.part(operation.seek, operation.seek_latency_ns);
+        let scan = self.part(operation.scan, operation.scan_elapsed_ns);
+        Loss { lost_ns: seek.lost_ns + scan.lost_ns, relief_ns: seek.relief_ns + scan.relief_ns }
+    }
+
+    fn part(&self, counters: Counters, limit_ns: u64) -> Loss {
+        let tombstones_ns =
+            counters.tombstones_skipped.min(OPERATION_EVENTS_MAX) as f64 * self.ns_per_tombstone;
+        let reads_ns = counters.block_reads.min(OPERATION_EVENTS_MAX) as f64 * self.ns_per_block_read;
+        let sum_ns = tombstones_ns + reads_ns;
+        if sum_ns <= 0.0 {
+            return Loss::default();
+        }
+        let lost_ns = sum_ns.min(limit_ns.min(OPERATION_NS_MAX) as f64);
+        Loss { lost_ns: lost_ns as u64, relief_ns: (lost_ns * tombstones_ns / sum_ns) as u64 }
+    }
+}
+
+/// Time one operation lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loss {
+    /// To tombstones and to block misses.
+    pub lost_ns: u64,
+    /// The tombstones' part, never more than all of it.
+    pub relief_ns: u64,
+}
+
+/// Tombstones and block reads of an operation, as far as they are believed.
+pub(crate) fn events(operation: &Observation) -> (u64, u64) {
+    let total = operation.total();
+    (total.tombstones_skipped.min(OPERATION_EVENTS_MAX), total.block_reads.min(OPERATION_EVENTS_MAX))
+}
+
+/// The median, where there are enough finite values to believe it.
+fn believable_median(values: Vec<f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+    if values.len() < OPERATIONS_TO_LEARN_FROM {
+        return None;
+    }
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// By how much a window's pain is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    /// For painful operations without a record, at least 1.
+    pub lost_records: f64,
+    /// From the window to the sentinel's interval.
+    pub sentinel: f64,
+}
+
+impl Scale {
+    /// `records` is the number of painful operations whose record is here.
+    pub fn of(window: &Window, sentinel: &SentinelInterval, records: usize) -> Scale {
+        let lost_records = match records {
+            0 => 1.0,
+            records => (window.operations_painful as f64 / records as f64).clamp(1.0, LOST_SCALE_MAX),
+        };
+        let rate = |count: u64, duration_ns: u64| count as f64 / duration_ns as f64;
+        let ratio = |in_sentinel: u64, in_window: u64| {
+            let known = in_window > 0 && sentinel.duration_ns > 0 && window.duration_ns > 0;
+            known.then(|| rate(in_sentinel, sentinel.duration_ns) / rate(in_window, window.duration_ns))
+        };
+        let tombstones = ratio(sentinel.counters.tombstones_skipped, window.attributed.tombstones_skipped);
+        let reads = || ratio(sentinel.counters.block_reads, window.attributed.block_reads);
+        let sentinel = tombstones.or_else(reads).unwrap_or(1.0).clamp(SENTINEL_SCALE.0, SENTINEL_SCALE.1);
+        Scale { lost_records, sentinel }
+    }
+
+    /// Both together.
+    pub fn factor(self) -> f64 {
+        self.lost_records * self.sentinel
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{evidence::SeekKind, key::Key};
+    use proptest::prelude::*;
+
+    fn operation(seek: (u64, u64, u64), scan: (u64, u64, u64)) -> Observation {
+        let counters = |part: (u64, u64, u64)| Counters {
+            tombstones_skipped: part.0,
+            block_reads: part.1,
+            ..Counters::default()
+        };
+        Observation {
+            column_family: None,
+            kind: SeekKind::Seek,
+            key: Key::default(),
+            seek: counters(seek),
+            scan: counters(scan),
+            seek_latency_ns: seek.2,
+            scan_elapsed_ns: scan.2,
+        }
+    }
+
+    #[test]
+    fn time_per_tombstone_is_the_median_of_seeks() {
+        let mut observations: Vec<Observation> = [290, 300, 310, 300, 9_999_999]
+            .iter()
+            .map(|ns| operation((1000, 0, ns * 1000), (0, 0, 0)))
+            .collect();
+        assert_eq!(EventCosts::learn(&observations).ns_per_tombstone, 300.0);
+        observations.pop();
+        let too_few = EventCosts::learn(&observations);
+        assert_eq!((too_few.ns_per_tombstone, too_few.tombstone_learnt), (NS_PER_TOMBSTONE_DEFAULT, false));
+    }
+
+    #[test]
+    fn time_per_block_read_is_learnt_too() {
+        let observations: Vec<Observation> =
+            (0..9).map(|_| operation((0, 100, 1_000_000), (0, 0, 0))).collect();
+        assert_eq!(EventCosts::learn(&observations).ns_per_block_read, 10_000.0);
+    }
+
+    #[test]
+    fn a_loss_is_never_longer_than_what_was_measured() {
+        let costs = EventCosts::default();
+        let loss = costs.loss(&operation((1_000_000, 0, 5_000), (1_000_000, 0, 7_000)));
+        assert_eq!(loss, Loss { lost_ns: 12_000, relief_ns: 12_000 });
+    }
+
+    #[test]
+    fn block_misses_are_pain_without_relief() {
+        let loss = EventCosts::default().loss(&operation((0, 10, 10_000_000), (0, 0, 0)));
+        assert_eq!(loss, Loss { lost_ns: 1_000_000, relief_ns: 0 });
+    }
+
+    #[test]
+    fn scales() {
+        let attributed = Counters { tombstones_skipped: 100, ..Counters::default() };
+        let window = Window {
+            duration_ns: 1_000,
+            operations_painful: 20,
+            records_lost: 10,
+            attributed,
+            ..Window::default()
+        };
+        let counters = Counters { tombstones_skipped: 600, ..Counters::default() };
+        let sentinel = SentinelInterval { duration_ns: 2_000, counters };
+        let scale = Scale::of(&window, &sentinel, 10);
+        assert_eq!(scale.lost_records, 2.0);
+        assert!((scale.sentinel - 3.0).abs() < 1e-9);
+        let nothing = Scale::of(&Window::default(), &SentinelInterval::default(), 0);
+        assert_eq!(nothing.factor(), 1.0);
+        let silent = SentinelInterval { duration_ns: 2_000, counters: Counters::default() };
+        assert_eq!(Scale::of(&window, &silent, 20).factor(), SENTINEL_SCALE.0);
+    }
+
+    proptest! {
+        #[test]
+        fn any_counts_give_finite_losses(seek: (u64, u64, u64), scan: (u64, u64, u64), painful: u64, records in 0usize..9) {
+            let observations = vec![operation(seek, scan); 9];
+            let costs = EventCosts::learn(&observations);
+            prop_assert!(costs.ns_per_tombstone.is_finite() && costs.ns_per_block_read.is_finite());
+            for observation in &observations {
+                let loss = costs.loss(observation);
+                prop_assert!(loss.relief_ns <= loss.lost_ns);
+                prop_assert!(loss.lost_ns <= seek.2.min(OPERATION_NS_MAX) + scan.2.min(OPERATION_NS_MAX) + 2);
+            }
+            let window = Window { duration_ns: seek.0, operations_painful: painful, attributed: observations[0].seek, ..Window::default() };
+            let sentinel = SentinelInterval { duration_ns: scan.0, counters: observations[0].scan };
+            prop_assert!(Scale::of(&window, &sentinel, records).factor().is_finite());
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Ranges that are wanted, best first: bounded, and without overlaps.
+
+use crate::range::KeyRange;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Ranges that one plan can hold back or spend on; more would be out of date before their turn came.
+pub const QUEUE_CAPACITY: usize = 256;
+
+/// A range somebody should compact.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// Target's name.
+    pub target: String,
+    /// Database directory.
+    pub database: String,
+    /// Column family.
+    pub column_family: String,
+    /// Keys.
+    pub range: KeyRange,
+    /// Rank: relief per byte rewritten.
+    pub relief_per_byte: f64,
+    /// Pain it would relieve.
+    pub relief_seconds_per_second: f64,
+    /// Bytes it would rewrite.
+    pub cost_bytes: u64,
+    /// Deletions in it.
+    pub deletions: u64,
+    /// Why, in words.
+    pub reason: String,
+    /// Since when it is wanted; the older of equals comes first.
+    pub queued_at: Timestamp,
+}
+
+impl Wanted {
+    fn overlaps(&self, other: &Wanted) -> bool {
+        self.target == other.target
+            && self.database == other.database
+            && self.column_family == other.column_family
+            && self.range.overlaps(&other.range)
+    }
+
+    /// Best first; a total order, so that the same things always stand in the same order.
+    fn compare(&self, other: &Wanted) -> std::cmp::Ordering {
+        let place = |item: &Wanted| {
+            (item.target.clone(), item.database.clone(), item.column_family.clone(), item.range.clone())
+        };
+        (other.relief_per_byte.total_cmp(&self.relief_per_byte))
+            .then_with(|| self.queued_at.cmp(&other.queued_at))
+            .then_with(|| place(self).cmp(&place(other)))
+    }
+}
+
+/// Something that is not in the queue after a push, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Displaced {
+    /// What is out.
+    pub wanted: Wanted,
+    /// Why.
+    pub cause: DisplacedBy,
+}
+
+/// Why something is not in the queue after a push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DisplacedBy {
+    /// A range that relieves more per byte shares keys with it.
+    Overlap,
+    /// The queue is full of better ones.
+    Capacity,
+}
+
+/// Wanted ranges, best first. No two of the same column family share a key.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    capacity: usize,
+    items: Vec<Wanted>,
+}
+
+impl Queue {
+    /// An empty queue for at most this many ranges.
+    pub fn new(capacity: usize) -> Queue {
+        Queue { capacity, items: Vec::new() }
+    }
+
+    /// Number of ranges.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// All ranges, best first.
+    pub fn iter(&self) -> impl Iterator<Item = &Wanted> {
+        self.items.iter()
+    }
+
+    /// Adds a range. The very same range is replaced and keeps its age. Of ranges that overlap the
+    /// better ones stay; the new one gives way to an equal. Returns what is not in the queue now.
+    pub fn push(&mut self, mut wanted: Wanted) -> Vec<Displaced> {
+        let same = self.items.iter().position(|item| item.overlaps(&wanted) && item.range == wanted.range);
+        if let Some(index) = same {
+            let old = self.items.remove(index);
+            wanted.queued_at = wanted.queued_at.min(old.queued_at);
+        }
+        let better = |item: &Wanted| item.relief_per_byte.total_cmp(&wanted.relief_per_byte).is_ge();
+        if self.items.iter().any(|item| item.overlaps(&wanted) && better(item)) {
+            return vec![Displaced { wanted, cause: DisplacedBy::Overlap }];
+        }
+        let mut displaced: Vec<Displaced> = (self.items.extract_if(.., |item| item.overlaps(&wanted)))
+            .map(|wanted| Displaced { wanted, cause: DisplacedBy::Overlap })
+            .collect();
+        let place = self.items.partition_point(|item| item.compare(&wanted).is_lt());
+        self.items.insert(place, wanted);
+        if self.items.len() > self.capacity {
+            displaced
+                .extend(self.items.pop().map(|wanted| Displaced { wanted, cause: DisplacedBy::Capacity }));
+        }
+        displaced
+    }
+
+    /// Takes the best range out.
+    pub fn pop(&mut self) -> Option<Wanted> {
+        if self.items.is_empty() { None } else { Some(self.items.remove(0)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::key::Key;
+    use proptest::prelude::*;
+
+    fn wanted(begin: u8, length: u8, rank: u8, second: u8, family: &str) -> Wanted {
+        let end = begin.checked_add(length).map(|end| Key::new([end]));
+        Wanted {
+            target: "t".to_owned(),
+            database: "/db".to_owned(),
+            column_family: family.to_owned(),
+            range: KeyRange::new(Key::new([begin]), end).unwrap(),
+            relief_per_byte: f64::from(rank),
+            relief_seconds_per_second: 0.1,
+            cost_bytes: 1,
+            deletions: 1,
+            reason: String::new(),
+            queued_at: Timestamp::from_second(i64::from(second)).unwrap(),
+        }
+    }
+
+    #[test]
+    fn the_better_of_two_that_overlap_stays() {
+        let mut queue = Queue::new(8);
+        assert!(queue.push(wanted(10, 10, 5, 0, "a")).is_empty());
+        let worse = queue.push(wanted(15, 10, 4, 0, "a"));
+        assert_eq!(
+            worse.first().map(|out| (out.wanted.range.begin.as_bytes(), out.cause)),
+            Some((&[15u8][..], DisplacedBy::Overlap))
+        );
+        let better = queue.push(wanted(15, 10, 6, 0, "a"));
+        assert_eq!(better.first().map(|out| out.wanted.range.begin.as_bytes()), Some(&[10u8][..]));
+        assert!(queue.push(wanted(15, 10, 1, 0, "b")).is_empty());
+        assert_eq!(queue.len(), 2);
+    }
+
+    #[test]
+    fn the_same_range_keeps_its_age_and_gets_its_new_rank() {
+        let mut queue = Queue::new(8);
+        queue.push(wanted(10, 10, 5, 3, "a"));
+        queue.push(wanted(10, 10, 2, 9, "a"));
+        let item = queue.pop().unwrap();
+        assert_eq!((item.relief_per_byte, item.queued_at.as_second()), (2.0, 3));
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn age_breaks_ties_and_the_worst_falls_out() {
+        let mut queue = Queue::new(2);
+        queue.push(wanted(10, 1, 5, 9, "a"));
+        queue.push(wanted(20, 1, 5, 3, "a"));
+        let out = queue.push(wanted(30, 1, 5, 6, "a"));
+        assert_eq!(
+            out.first().map(|out| (out.wanted.queued_at.as_second(), out.cause)),
+            Some((9, DisplacedBy::Capacity))
+        );
+        let order: Vec<i64> = queue.iter().map(|item| item.queued_at.as_second()).collect();
+        assert_eq!(order, [3, 6]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_queued_ranges_overlap_and_the_order_holds(
+            pushes in proptest::collection::vec((0u8..250, 1u8..40, 0u8..9, 0u8..9, prop_oneof![Just("a"), Just("b")]), 0..60),
+            capacity in 0usize..20,
+        ) {
+            let mut queue = Queue::new(capacity);
+            for (begin, length, rank, second, family) in pushes {
+                queue.push(wanted(begin, length, rank, second, family));
+                prop_assert!(queue.len() <= capacity);
+                for (index, one) in queue.iter().enumerate() {
+                    for two in queue.iter().skip(index + 1) {
+                        prop_assert!(!one.overlaps(two));
+                        prop_assert!(one.compare(two).is_lt());
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Assessment: evidence in, ranges out, ranked by relief per byte.
+
+use crate::attribute::ColumnFamily;
+use crate::candidate::CandidateInput;
+use crate::cost::compaction_cost_bytes;
+use crate::evidence::{Evidence, Observation, SstFile};
+use crate::frames::{FileShare, ObservationShare, RangeRow, join};
+use crate::pain::{EventCosts, Scale, events};
+use crate::policy::{Policy, TargetPolicy};
+use crate::range::KeyRange;
+use crate::words;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most observations of one window that are looked at; the rest counts as lost records do.
+pub const OBSERVATIONS_MAX: usize = 100_000;
+
+/// A compaction is taken to cost at least this much: opening and writing files has a price of its own,
+/// and a range whose tombstones are all in a memtable (0 bytes in files) still has to be flushed.
+pub const COST_BYTES_MIN: u64 = 1 << 20;
+
+/// Why evidence could not be assessed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AssessError {
+    /// Observations without a time they were made in give no rate.
+    #[error(
+        "{database}: the window has {observations} observations and a duration of zero; open a new window"
+    )]
+    WindowWithoutDuration {
+        /// Database directory.
+        database: String,
+        /// How many.
+        observations: usize,
+    },
+    /// The join failed; that is a defect.
+    #[error(
+        "{database}: joining observations and files failed: {source}; please report it with this message"
+    )]
+    Join {
+        /// Database directory.
+        database: String,
+        /// What Polars said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// One range that readers lost time in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RangeAssessment {
+    /// Target's name.
+    pub target: String,
+    /// Database directory.
+    pub database: String,
+    /// Column family; `None` where no probe could tell: then the range is everything, and is only reported.
+    pub column_family: Option<String>,
+    /// Its keys.
+    pub range: KeyRange,
+    /// Painful operations that lost time in it, per second.
+    pub operations_per_second: f64,
+    /// Tombstones skipped in it per such operation.
+    pub tombstones_per_seek: f64,
+    /// Those of them that are in no SST file but in a memtable.
+    pub memtable_tombstones_per_seek: f64,
+    /// Block-cache misses per such operation.
+    pub misses_per_seek: f64,
+    /// Bytes of SST files in it, all levels, estimated.
+    pub size_bytes: u64,
+    /// Entries in it, deletions included, estimated.
+    pub entries: u64,
+    /// Deletions in it, estimated.
+    pub deletions: u64,
+    /// Deletions per entry, 0 to 1.
+    pub density: f64,
+    /// Reader time lost in it per second of wall clock.
+    pub pain_seconds_per_second: f64,
+    /// The tombstones' part of the pain: what compaction would relieve.
+    pub relief_seconds_per_second: f64,
+    /// Bytes that compacting it would rewrite, over all levels.
+    pub cost_bytes: u64,
+    /// Relief per byte rewritten (at least [`COST_BYTES_MIN`] bytes): the rank.
+    pub relief_per_byte: f64,
+    /// In words.
+    pub reason: String,
+}
+
+/// Ranges that readers lost time in, greatest relief per byte first.
+pub fn assess(
+    evidence: &Evidence,
+    target_policy: &TargetPolicy,
+    policy: &Policy,
+) -> Result<Vec<RangeAssessment>, AssessError> {
+    let observations = evidence.observations.get(..OBSERVATIONS_MAX).unwrap_or(&evidence.observations);
+    if observations.is_empty() {
+        return Ok(Vec::new());
+    }
+    if evidence.window.duration_ns == 0 {
+        let (database, observations) = (evidence.database.clone(), observations.len());
+        return Err(AssessError::WindowWithoutDuration { database, observations });
+    }
+    let costs = EventCosts::learn(observations);
+    let assessor = Assessor {
+        evidence,
+        policy,
+        costs,
+        scale: Scale::of(&evidence.window, &evidence.sentinel, observations.len()),
+    };
+    let by_name = by_column_family(evidence, observations);
+    let mut picture = Picture::default();
+    for (name, observations) in by_name {
+        match name {
+            Some(name) => picture.add(&assessor, target_policy, name, &observations),
+            None => picture.add_unknown(&assessor, &observations),
+        }
+    }
+    let rows = join(&picture.observation_shares, &picture.file_shares).map_err(|error| {
+        AssessError::Join { database: evidence.database.clone(), source: Box::new(error) }
+    })?;
+    let mut assessments: Vec<RangeAssessment> =
+        rows.iter().filter_map(|row| assessor.assessment(&picture, row)).collect();
+    assessments.sort_by(compare);
+    Ok(assessments)
+}
+
+/// Greatest relief per byte first, then greatest pain; equal ones by name and keys, so that the order is total.
+pub(crate) fn compare(one: &RangeAssessment, two: &RangeAssessment) -> std::cmp::Ordering {
+    let place = |item: &RangeAssessment| {
+        (item.target.clone(), item.database.clone(), item.column_family.clone(), item.range.clone())
+    };
+    (two.relief_per_byte.total_cmp(&one.relief_per_byte))
+        .then_with(|| two.pain_seconds_per_second.total_cmp(&one.pain_seconds_per_second))
+        .then_with(|| place(one).cmp(&place(two)))
+}
+
+/// Observations by column family. Where a probe could not tell and only one column family has files,
+/// it is that one.
+fn by_column_family<'a>(
+    evidence: &'a Evidence,
+    observations: &'a [Observation],
+) -> BTreeMap<Option<&'a str>, Vec<&'a Observation>> {
+    let names: BTreeSet<&str> = evidence.files.iter().map(|file| file.column_family.as_str()).collect();
+    let only = if names.len() == 1 { names.first().copied() } else { None };
+    let mut groups: BTreeMap<Option<&str>, Vec<&Observation>> = BTreeMap::new();
+    for observation in observations {
+        groups.entry(observation.column_family.as_deref().or(only)).or_default().push(observation);
+    }
+    groups
+}
+
+struct Assessor<'a> {
+    evidence: &'a Evidence,
+    policy: &'a Policy,
+    costs: EventCosts,
+    scale: Scale,
+}
+
+/// All column families with their shares, ranges numbered through.
+#[derive(Default)]
+struct Picture<'a> {
+    families: Vec<(&'a str, ColumnFamily<'a>)>,
+    unknown: Option<u32>,
+    next_range: u32,
+    observation_shares: Vec<ObservationShare>,
+    file_shares: Vec<FileShare>,
+}
+
+impl<'a> Picture<'a> {
+    fn add(
+        &mut self,
+        assessor: &Assessor<'a>,
+        target_policy: &TargetPolicy,
+        name: &'a str,
+        observations: &[&Observation],
+    ) {
+        let evidence = assessor.evidence;
+        let files: Vec<&SstFile> = evidence.files.iter().filter(|file| file.column_family == name).collect();
+        let waiting =
+            evidence.past_actions.iter().filter(|past| past.column_family == name && past.helped.is_none());
+        let kept: Vec<&KeyRange> = waiting.map(|past| &past.range).collect();
+        let input = CandidateInput {
+            files: &files,
+            observations,
+            prefix_rule: target_policy.prefix_rule(name),
+            kept: &kept,
+            range_bytes_max: assessor.policy.range_bytes_max.bytes(),
+            density: assessor.policy.thresholds.density,
+        };
+        let family = ColumnFamily::new(files.clone(), &input, self.next_range);
+        let ranges = u32::try_from(family.ranges.len()).unwrap_or(u32::MAX);
+        self.next_range = self.next_range.saturating_add(ranges);
+        self.file_shares.extend(family.file_shares());
+        for observation in observations {
+            let loss = assessor.costs.loss(observation);
+            self.observation_shares.extend(family.observation_shares(observation, loss));
+        }
+        self.families.push((name, family));
+    }
+
+    fn add_unknown(&mut self, assessor: &Assessor<'_>, observations: &[&Observation]) {
+        let number = self.next_range;
+        self.next_range = self.next_range.saturating_add(1);
+        self.unknown = Some(number);
+        for observation in observations {
+            let loss = assessor.costs.loss(observation);
+            let (tombstones, block_reads) = events(observation);
+            self.observation_shares.push(ObservationShare {
+                range: number,
+                tombstones,
+                memtable_tombstones: 0,
+                block_reads,
+                lost_ns: loss.lost_ns,
+                relief_ns: loss.relief_ns,
+            });
+        }
+    }
+
+    /// Name, keys and files of the range with this number.
+    fn find(&self, number: u32) -> Option<(Option<&'a str>, KeyRange, &[&'a SstFile])> {
+        if self.unknown == Some(number) {
+            return Some((None, KeyRange::everything(), &[]));
+        }
+        let found =
+            self.families.iter().find_map(|(name, family)| Some((name, family, family.range(number)?)));
+        found.map(|(name, family, range)| (Some(*name), range.clone(), family.files.as_slice()))
+    }
+}
+
+impl Assessor<'_> {
+    fn assessment(&self, picture: &Picture<'_>, row: &RangeRow) -> Option<RangeAssessment> {
+        if row.lost_ns == 0 {
+            return None;
+        }
+        let (column_family, range, files) = picture.find(row.range)?;
+        let seconds = self.evidence.window.duration_ns as f64 / 1e9;
+        let per_second = |count: f64| count / seconds * self.scale.factor();
+        let per_operation = |count: u64| count as f64 / row.operations.max(1) as f64;
+        let cost_bytes = compaction_cost_bytes(files, &range);
+        let relief = per_second(row.relief_ns as f64 / 1e9);
+        let mut assessment = RangeAssessment {
+            target: self.evidence.target.clone(),
+            database: self.evidence.database.clone(),
+            column_family: column_family.map(str::to_owned),
+            range,
+            operations_per_second: per_second(row.operations as f64),
+            tombstones_per_seek: per_operation(row.tombstones),
+            memtable_tombstones_per_seek: per_operation(row.memtable_tombstones),
+            misses_per_seek: per_operation(row.block_reads),
+            size_bytes: row.share.size_bytes,
+            entries: row.share.entries,
+            deletions: row.share.deletions,
+            density: row.share.density(),
+            pain_seconds_per_second: per_second(row.lost_ns as f64 / 1e9),
+            relief_seconds_per_second: relief,
+            cost_bytes,
+            relief_per_byte: relief / cost_bytes.max(COST_BYTES_MIN) as f64,
+            reason: String::new(),
+        };
+        assessment.reason = self.reason(&assessment);
+        Some(assessment)
+    }
+
+    fn reason(&self, range: &RangeAssessment) -> String {
+        let source = if self.costs.tombstone_learnt { "measured" } else { "assumed" };
+        let memtable = if range.memtable_tombstones_per_seek > 0.0 {
+            format!(", {} of them in memtables", words::number(range.memtable_tombstones_per_seek))
+        } else {
+            String::new()
+        };
+        let files = if range.entries == 0 {
+            "no SST file holds any of it".to_owned()
+        } else {
+            let (deletions, entries) = (words::count(range.deletions), words::count(range.entries));
+            let (density, cost) = (words::percent(range.density), words::bytes(range.cost_bytes));
+            format!("{deletions} of {entries} entries are deletions ({density}); compacting rewrites {cost}")
+        };
+        format!(
+            "readers lose {} in {}: {} painful operations/s skip {} tombstones{memtable} ({:.0} ns each, {source}) \
+             and read {} blocks each; {files}; {} would go",
+            words::pain(range.pain_seconds_per_second),
+            words::range(&range.range, self.policy.keys),
+            words::number(range.operations_per_second),
+            words::number(range.tombstones_per_seek),
+            self.costs.ns_per_tombstone,
+            words::number(range.misses_per_seek),
+            words::pain(range.relief_seconds_per_second),
+        )
+    }
+}

@@ -1,0 +1,242 @@
+//! The off-peak window and the I/O budget that goes with it.
+
+use crate::policy::{IoBudget, OffPeak, Policy};
+use jiff::civil::Date;
+use jiff::{Span, Timestamp, ToSpan};
+use serde::{Deserialize, Serialize};
+
+/// Days looked ahead for the next change. A window opens at least once a week; one day more for each
+/// end, since windows cross midnight.
+const DAYS_AHEAD: i64 = 9;
+
+impl OffPeak {
+    /// Whether the window is open. Clock times are the time zone's: on the day the clocks change the
+    /// window is an hour shorter or longer, and a time that does not exist that day is the one after
+    /// the gap.
+    pub fn is_open(&self, now: Timestamp) -> bool {
+        let today = now.to_zoned(self.time_zone.zone().clone()).date();
+        let evenings = [today.yesterday().ok(), Some(today)];
+        evenings.into_iter().flatten().any(|evening| {
+            self.opening_on(evening).is_some_and(|(opens, closes)| now >= opens && now < closes)
+        })
+    }
+
+    /// When the window opens or closes next, strictly after `now`; the end of time where it never does.
+    pub fn next_change(&self, now: Timestamp) -> Timestamp {
+        let is_open = self.is_open(now);
+        let today = now.to_zoned(self.time_zone.zone().clone()).date();
+        let dates =
+            (-1..=DAYS_AHEAD).filter_map(|days| today.checked_add(Span::new().try_days(days).ok()?).ok());
+        let moments =
+            dates.filter_map(|date| self.opening_on(date)).flat_map(|(opens, closes)| [opens, closes]);
+        let changes = moments.filter(|moment| *moment > now && self.is_open(*moment) != is_open);
+        changes.min().unwrap_or(Timestamp::MAX)
+    }
+
+    /// Opening and closing of the window that begins on this date; `None` where none does.
+    fn opening_on(&self, date: Date) -> Option<(Timestamp, Timestamp)> {
+        if self.days.as_ref().is_some_and(|days| days.iter().all(|day| day.weekday() != date.weekday())) {
+            return None;
+        }
+        let closing_date = if self.to > self.from { date } else { date.checked_add(1.day()).ok()? };
+        let moment = |date: Date, time: jiff::civil::Time| {
+            date.to_datetime(time).to_zoned(self.time_zone.zone().clone()).ok().map(|zoned| zoned.timestamp())
+        };
+        Some((moment(date, self.from.time())?, moment(closing_date, self.to.time())?))
+    }
+}
+
+/// The budget that is in force: the off-peak window's while it is open.
+pub fn io_budget_at(policy: &Policy, now: Timestamp) -> &IoBudget {
+    match &policy.off_peak {
+        Some(off_peak) if off_peak.is_open(now) => &off_peak.io_budget,
+        _ => &policy.io_budget,
+    }
+}
+
+/// A token bucket of bytes that may be rewritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetBucket {
+    /// Bytes that may be rewritten now; below zero is a debt: an action cost more than was thought.
+    pub tokens_bytes: i64,
+    /// Up to when bytes have come in.
+    pub refilled_at: Timestamp,
+}
+
+impl BudgetBucket {
+    /// A bucket starts full: an agent that comes back should not have to save up first.
+    pub fn full(budget: &IoBudget, now: Timestamp) -> BudgetBucket {
+        BudgetBucket { tokens_bytes: burst_bytes(budget), refilled_at: now }
+    }
+
+    /// Lets bytes come in at the budget's rate since the last time, up to its burst. A clock that goes
+    /// backwards brings nothing and takes nothing away.
+    pub fn refill(&mut self, budget: &IoBudget, now: Timestamp) {
+        let burst = burst_bytes(budget);
+        let elapsed_ns = now.as_nanosecond() - self.refilled_at.as_nanosecond();
+        let rate = i128::from(budget.rate.bytes_per_second().max(1));
+        let arrived = elapsed_ns.max(0).saturating_mul(rate) / 1_000_000_000;
+        let tokens = i128::from(self.tokens_bytes) + arrived;
+        if elapsed_ns < 0 || tokens >= i128::from(burst) {
+            self.refilled_at = now;
+        } else {
+            // Only the time that brought whole bytes is used up: short steps lose nothing.
+            let used_ns = arrived.saturating_mul(1_000_000_000) / rate;
+            let refilled = Timestamp::from_nanosecond(self.refilled_at.as_nanosecond() + used_ns);
+            self.refilled_at = refilled.unwrap_or(now);
+        }
+        self.tokens_bytes = i64::try_from(tokens.min(i128::from(burst))).unwrap_or(burst);
+    }
+
+    /// Takes bytes out, also more than there are: what was rewritten has been rewritten.
+    pub fn spend(&mut self, bytes: u64) {
+        self.tokens_bytes = self.tokens_bytes.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Bytes that may be rewritten now.
+    pub fn available_bytes(&self) -> u64 {
+        u64::try_from(self.tokens_bytes).unwrap_or(0)
+    }
+}
+
+fn burst_bytes(budget: &IoBudget) -> i64 {
+    i64::try_from(budget.burst.bytes()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::policy::{ByteRate, ByteSize};
+    use proptest::prelude::*;
+
+    fn off_peak(zone: &str, from: &str, to: &str, days: &str) -> OffPeak {
+        let days = if days.is_empty() { String::new() } else { format!("days: [{days}],") };
+        let text = format!(
+            "off_peak: {{ time_zone: {zone}, from: '{from}', to: '{to}', {days} io_budget: {{ rate: 2B/s, burst: 20B }} }}"
+        );
+        Policy::parse(&text).unwrap().off_peak.unwrap()
+    }
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_window_inside_a_day() {
+        let window = off_peak("UTC", "01:00", "02:00", "");
+        assert!(!window.is_open(at("2026-11-20T00:59:59Z")));
+        assert!(window.is_open(at("2026-11-20T01:00:00Z")));
+        assert!(!window.is_open(at("2026-11-20T02:00:00Z")));
+        assert_eq!(window.next_change(at("2026-11-20T01:00:00Z")), at("2026-11-20T02:00:00Z"));
+        assert_eq!(window.next_change(at("2026-11-20T02:00:00Z")), at("2026-11-21T01:00:00Z"));
+    }
+
+    #[test]
+    fn a_day_names_the_evening_of_a_window_across_midnight() {
+        // 2026-11-20 is a Friday.
+        let window = off_peak("UTC", "22:00", "05:00", "fri");
+        assert!(window.is_open(at("2026-11-20T23:00:00Z")));
+        assert!(window.is_open(at("2026-11-21T04:59:59Z")));
+        assert!(!window.is_open(at("2026-11-21T23:00:00Z")));
+        assert!(!window.is_open(at("2026-11-20T04:00:00Z")));
+        assert_eq!(window.next_change(at("2026-11-21T05:00:00Z")), at("2026-11-27T22:00:00Z"));
+    }
+
+    #[test]
+    fn the_night_the_clocks_change_is_shorter_or_longer() {
+        let window = off_peak("Europe/Berlin", "22:00", "05:00", "");
+        // Spring: 22:00 +01:00 to 05:00 +02:00 is six hours.
+        assert!(window.is_open(at("2026-03-28T21:00:00Z")) && !window.is_open(at("2026-03-28T20:59:59Z")));
+        assert_eq!(window.next_change(at("2026-03-28T21:00:00Z")), at("2026-03-29T03:00:00Z"));
+        // Autumn: eight hours.
+        assert_eq!(window.next_change(at("2026-10-24T20:00:00Z")), at("2026-10-25T04:00:00Z"));
+    }
+
+    #[test]
+    fn a_time_in_the_gap_is_the_one_after_it() {
+        // 02:30 does not exist in Berlin on 2026-03-29; the window opens at 03:30 +02:00.
+        let window = off_peak("Europe/Berlin", "02:30", "04:00", "");
+        assert_eq!(window.next_change(at("2026-03-29T00:00:00Z")), at("2026-03-29T01:30:00Z"));
+        assert_eq!(window.next_change(at("2026-03-29T01:30:00Z")), at("2026-03-29T02:00:00Z"));
+    }
+
+    #[test]
+    fn the_end_of_time_is_no_panic() {
+        let window = off_peak("Pacific/Kiritimati", "22:00", "05:00", "mon");
+        for now in [Timestamp::MAX, Timestamp::MIN] {
+            let _ = (window.is_open(now), window.next_change(now));
+        }
+    }
+
+    #[test]
+    fn the_budget_follows_the_window() {
+        let mut policy = Policy::default();
+        assert_eq!(io_budget_at(&policy, at("2026-11-20T01:30:00Z")), &policy.io_budget);
+        policy.off_peak = Some(off_peak("UTC", "01:00", "02:00", ""));
+        assert_eq!(io_budget_at(&policy, at("2026-11-20T01:30:00Z")).burst.bytes(), 20);
+        assert_eq!(io_budget_at(&policy, at("2026-11-20T02:30:00Z")), &policy.io_budget);
+    }
+
+    fn budget(rate: u64, burst: u64) -> IoBudget {
+        IoBudget { rate: ByteRate::from_bytes_per_second(rate), burst: ByteSize::from_bytes(burst) }
+    }
+
+    #[test]
+    fn a_bucket_fills_spends_and_owes() {
+        let budget = budget(10, 100);
+        let mut bucket = BudgetBucket::full(&budget, at("2026-11-20T00:00:00Z"));
+        assert_eq!(bucket.available_bytes(), 100);
+        bucket.spend(130);
+        assert_eq!((bucket.available_bytes(), bucket.tokens_bytes), (0, -30));
+        bucket.refill(&budget, at("2026-11-20T00:00:05Z"));
+        assert_eq!(bucket.available_bytes(), 20);
+        bucket.refill(&budget, at("2026-11-19T00:00:00Z"));
+        assert_eq!(bucket.available_bytes(), 20);
+        bucket.refill(&budget, at("2026-11-20T00:00:00Z"));
+        assert_eq!(bucket.available_bytes(), 100);
+    }
+
+    proptest! {
+        #[test]
+        fn many_short_refills_bring_what_one_long_one_does(
+            rate in 1u64..1_000_000_000_000,
+            steps_ns in proptest::collection::vec(0i128..5_000_000_000, 0..40),
+        ) {
+            let budget = budget(rate, u64::MAX >> 2);
+            let start = at("2026-11-20T00:00:00Z");
+            let mut stepwise = BudgetBucket { tokens_bytes: 0, refilled_at: start };
+            let mut now = start;
+            for step in steps_ns {
+                now = Timestamp::from_nanosecond(now.as_nanosecond() + step).unwrap();
+                stepwise.refill(&budget, now);
+            }
+            let mut at_once = BudgetBucket { tokens_bytes: 0, refilled_at: start };
+            at_once.refill(&budget, now);
+            // Rounding down the time used can bring one nanosecond's bytes early, never lose any.
+            let difference = stepwise.tokens_bytes - at_once.tokens_bytes;
+            prop_assert!((0..=41 + 41 * i64::try_from(rate / 1_000_000_000).unwrap()).contains(&difference), "{}", difference);
+        }
+
+        #[test]
+        fn a_bucket_never_holds_more_than_its_burst(tokens: i64, rate: u64, burst: u64, from: i32, to: i32) {
+            let budget = budget(rate, burst);
+            let moment = |second: i32| Timestamp::from_second(i64::from(second)).unwrap();
+            let mut bucket = BudgetBucket { tokens_bytes: tokens, refilled_at: moment(from) };
+            bucket.refill(&budget, moment(to));
+            prop_assert!(bucket.available_bytes() <= burst);
+        }
+
+        #[test]
+        fn the_next_change_is_one(minute in 0i64..1_000_000, from in 0i8..24, to in 0i8..24, zone in prop_oneof![Just("UTC"), Just("Europe/Berlin"), Just("America/New_York"), Just("Australia/Lord_Howe")]) {
+            prop_assume!(from != to);
+            let window = off_peak(zone, &format!("{from:02}:00"), &format!("{to:02}:00"), "mon, thu");
+            let now = Timestamp::from_second(1_790_000_000 + minute * 60).unwrap();
+            let next = window.next_change(now);
+            prop_assert!(next > now && next.as_second() - now.as_second() <= 8 * 86_400);
+            prop_assert_ne!(window.is_open(now), window.is_open(next));
+            let before = Timestamp::from_nanosecond(next.as_nanosecond() - 1).unwrap();
+            prop_assert_eq!(window.is_open(now), window.is_open(before));
+        }
+    }
+}
