@@ -1,1 +1,49 @@
-//! Placeholder.
+//! The messages between the Sexton agent and its hook inside a target.
+//!
+//! Here live the frames (a length and JSON), the requests, the responses and every limit both sides
+//! keep to. Sockets, pointers and RocksDB do not: the agent's half is `sexton::actuator::hook`, the
+//! target's half is `sexton-hook`.
+//!
+//! The agent asks, the hook answers. Every request has exactly one response, except
+//! [`Request::SstFiles`], whose answer is a run of [`Response::SstFiles`] pages that ends with the
+//! one that has `last` set. A connection begins with [`Request::Hello`]; a hook that speaks another
+//! [`PROTOCOL_VERSION`] answers with [`ErrorKind::VersionMismatch`] and closes.
+
+mod frame;
+mod key;
+mod message;
+
+pub use frame::{FrameError, decode, encode, read, write};
+pub use key::{KeyBytes, KeyError};
+pub use message::{
+    ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished, Hello, Request, Response,
+    SstFile, VerifiedColumnFamily,
+};
+
+/// Version of this protocol; both sides must have the same, there is no negotiation: the agent brings
+/// its own hook along, and a preloaded one is replaced by a restart of its host.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Bytes of JSON in one frame. A page of SST files needs the most; 256 KiB is small enough to hold in
+/// a foreign process without anybody noticing.
+pub const FRAME_BYTES_MAX: usize = 256 * 1024;
+
+/// Bytes of a key in either direction. RocksDB allows 8 MiB; keys seen in the field stay below 1 KiB.
+pub const KEY_BYTES_MAX: usize = 4 * 1024;
+
+/// SST files in one page of [`Response::SstFiles`]; a page also ends before [`PAGE_BYTES_MAX`].
+pub const PAGE_FILES_MAX: usize = 256;
+
+/// Estimated JSON bytes after which a page is closed: the largest file entry (two keys in hexadecimal,
+/// a name) still fits below [`FRAME_BYTES_MAX`].
+pub const PAGE_BYTES_MAX: usize = FRAME_BYTES_MAX / 2;
+
+/// Bytes of a column family's name; RocksDB has no limit, people stay far below.
+pub const COLUMN_FAMILY_NAME_BYTES_MAX: usize = 1024;
+
+/// Bytes of a property's name; RocksDB's longest is below 60.
+pub const PROPERTY_NAME_BYTES_MAX: usize = 128;
+
+/// Bytes of a property's value that are sent; `rocksdb.stats` has some 10 KiB. Six bytes of JSON per
+/// byte, the worst escape, would still fit a frame with half of this.
+pub const PROPERTY_VALUE_BYTES_MAX: usize = 32 * 1024;

@@ -1,0 +1,291 @@
+//! Requests of the agent and responses of the hook.
+
+use crate::KeyBytes;
+use serde::{Deserialize, Serialize};
+
+/// What the agent asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// First request of every connection; answered by [`Response::Hello`].
+    Hello {
+        /// The agent's [`crate::PROTOCOL_VERSION`].
+        protocol_version: u32,
+        /// The agent's process id in its own namespace, for the hook's log.
+        agent_pid: u32,
+    },
+    /// The column families the hook has verified so far and still can; answered by
+    /// [`Response::Databases`].
+    Databases {},
+    /// The live SST files of all column families of a database; answered by pages of
+    /// [`Response::SstFiles`].
+    SstFiles {
+        /// Any column family of that database: it vouches for the database pointer.
+        column_family: ColumnFamilyPointers,
+    },
+    /// One of RocksDB's properties, `rocksdb.estimate-pending-compaction-bytes`; answered by
+    /// [`Response::Property`].
+    Property {
+        /// Column family it is asked of.
+        column_family: ColumnFamilyPointers,
+        /// Name, at most [`crate::PROPERTY_NAME_BYTES_MAX`] bytes, without a NUL byte.
+        name: String,
+    },
+    /// Compact a range, in the hook's own thread; answered at once by [`Response::Started`], or by
+    /// [`ErrorKind::Busy`] while another one runs.
+    CompactRange(CompactRange),
+    /// How the compaction stands; answered by [`Response::Compaction`].
+    CompactionStatus {
+        /// From [`Response::Started`].
+        id: u64,
+    },
+    /// Stop the compaction; answered by [`Response::Compaction`] when it has stopped, or did not within
+    /// the hook's time limit.
+    Cancel {
+        /// From [`Response::Started`].
+        id: u64,
+    },
+}
+
+/// Pointers to a column family inside the target, as seen by a probe, and what they are expected to
+/// be. The hook believes none of it: it checks all against the target's memory before every use.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnFamilyPointers {
+    /// `rocksdb::DBImpl*`.
+    pub database: u64,
+    /// `rocksdb::ColumnFamilyHandleImpl*`.
+    pub handle: u64,
+    /// Name the column family must have.
+    pub name: String,
+    /// Id the column family must have.
+    pub id: u32,
+}
+
+/// A range to compact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CompactRange {
+    /// Where.
+    pub column_family: ColumnFamilyPointers,
+    /// First key; empty: from the start.
+    pub begin: KeyBytes,
+    /// First key no longer inside; `None`: to the end.
+    pub end: Option<KeyBytes>,
+    /// `BottommostLevelCompaction::kForce` instead of RocksDB's default: without it files may be moved
+    /// down as they are, tombstones and all.
+    pub force_bottommost: bool,
+}
+
+/// What the hook answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "response", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Response {
+    /// To [`Request::Hello`].
+    Hello(Hello),
+    /// To [`Request::Databases`].
+    Databases {
+        /// Verified again just now.
+        column_families: Vec<VerifiedColumnFamily>,
+    },
+    /// To [`Request::SstFiles`], one page of several.
+    SstFiles {
+        /// At most [`crate::PAGE_FILES_MAX`].
+        files: Vec<SstFile>,
+        /// Whether this is the last page.
+        last: bool,
+    },
+    /// To [`Request::Property`].
+    Property {
+        /// The value; `None` where RocksDB does not know the property.
+        value: Option<String>,
+        /// Whether the value was longer than [`crate::PROPERTY_VALUE_BYTES_MAX`] and is cut.
+        truncated: bool,
+    },
+    /// To [`Request::CompactRange`].
+    Started {
+        /// Counts up from 1 within one hook.
+        id: u64,
+    },
+    /// To [`Request::CompactionStatus`] and [`Request::Cancel`].
+    Compaction {
+        /// From [`Response::Started`].
+        id: u64,
+        /// How it stands.
+        state: CompactionState,
+    },
+    /// To any request that was not done.
+    Error {
+        /// For the agent to decide on.
+        kind: ErrorKind,
+        /// For people: one line, cause first.
+        message: String,
+    },
+}
+
+/// The hook about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hello {
+    /// The hook's [`crate::PROTOCOL_VERSION`].
+    pub protocol_version: u32,
+    /// Version of the hook's package.
+    pub hook_version: String,
+    /// Process id in the target's own namespace.
+    pub pid: u32,
+    /// Path of the module that holds RocksDB, as `/proc/self/maps` shows it, without ` (deleted)`;
+    /// `None` where RocksDB's C API was not found.
+    pub library: Option<String>,
+    /// Functions of RocksDB's C API that were found and are used.
+    pub functions_found: Vec<String>,
+    /// Functions that the hook would use and that this RocksDB does not export.
+    pub functions_missing: Vec<String>,
+}
+
+/// A column family that passed the checks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VerifiedColumnFamily {
+    /// Its pointers.
+    pub pointers: ColumnFamilyPointers,
+    /// The database's directory as the target names it; `None` where it could not be read.
+    pub directory: Option<String>,
+}
+
+/// One live SST file, from `rocksdb_livefiles`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SstFile {
+    /// File number.
+    pub number: u64,
+    /// Column family.
+    pub column_family: String,
+    /// Level, 0 first.
+    pub level: u32,
+    /// Size of the file.
+    pub size_bytes: u64,
+    /// `num_entries`, deletions included.
+    pub entries: u64,
+    /// `num_deletions`.
+    pub deletions: u64,
+    /// Smallest user key; of a very long one its first [`crate::KEY_BYTES_MAX`] bytes.
+    pub smallest: KeyBytes,
+    /// Largest user key, inclusive; a very long one is rounded up, see [`KeyBytes::ceiling`].
+    pub largest: KeyBytes,
+}
+
+/// How a compaction stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case", deny_unknown_fields)]
+pub enum CompactionState {
+    /// It runs, or waits within RocksDB for a compaction of the same files.
+    Running {
+        /// Since it started.
+        elapsed_ns: u64,
+    },
+    /// RocksDB's function returned, or was never called.
+    Finished(Finished),
+}
+
+/// How a compaction ended. RocksDB's C API keeps the status of a range compaction to itself: `ok` says
+/// that the call was made, ran through, was not cancelled and that the database counted no new
+/// background error meanwhile. What it achieved shows in the SST files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Finished {
+    /// Whether all went well.
+    pub ok: bool,
+    /// Whether it was asked to stop before it ended.
+    pub cancelled: bool,
+    /// Why not, where not `ok`.
+    pub error: Option<String>,
+    /// How long the call took.
+    pub duration_ns: u64,
+}
+
+/// Kind of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The request is not understood or breaks a limit.
+    BadRequest,
+    /// The agent and the hook speak different versions.
+    VersionMismatch,
+    /// The pointers failed a check: nothing was called.
+    Refused,
+    /// Another compaction runs.
+    Busy,
+    /// This RocksDB does not export what it would take.
+    Unsupported,
+    /// No compaction has that id.
+    NotFound,
+    /// The hook could not do its own part.
+    Internal,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::{COLUMN_FAMILY_NAME_BYTES_MAX, KEY_BYTES_MAX, PAGE_BYTES_MAX, decode, encode};
+
+    fn pointers(name: &str) -> ColumnFamilyPointers {
+        ColumnFamilyPointers { database: u64::MAX, handle: 0x7fff_0000_0008, name: name.into(), id: 3 }
+    }
+
+    #[test]
+    fn requests_have_the_documented_shape() {
+        let request = Request::CompactRange(CompactRange {
+            column_family: pointers("keyTable"),
+            begin: KeyBytes::new(*b"/v").unwrap(),
+            end: None,
+            force_bottommost: true,
+        });
+        let json = serde_json::to_value(&request).unwrap();
+        assert_eq!(json["command"], "compact_range");
+        assert_eq!(json["begin"], "2f76");
+        assert_eq!(json["column_family"]["database"], u64::MAX);
+        assert_eq!(serde_json::from_value::<Request>(json).unwrap(), request);
+    }
+
+    #[test]
+    fn responses_round_trip() {
+        let finished =
+            Finished { ok: false, cancelled: true, error: Some("cancelled".into()), duration_ns: 5 };
+        for response in [
+            Response::Compaction { id: 1, state: CompactionState::Running { elapsed_ns: 9 } },
+            Response::Compaction { id: 1, state: CompactionState::Finished(finished) },
+            Response::Property { value: None, truncated: false },
+            Response::SstFiles { files: vec![], last: true },
+            Response::Error { kind: ErrorKind::Refused, message: "misaligned".into() },
+        ] {
+            let bytes = encode(&response).unwrap();
+            assert_eq!(decode::<Response>(&bytes).unwrap().unwrap(), (response, bytes.len()));
+        }
+    }
+
+    #[test]
+    fn the_largest_messages_fit_a_frame() {
+        let name = "\u{1}".repeat(COLUMN_FAMILY_NAME_BYTES_MAX);
+        let key = KeyBytes::new(vec![0xff; KEY_BYTES_MAX]).unwrap();
+        let request = Request::CompactRange(CompactRange {
+            column_family: pointers(&name),
+            begin: key.clone(),
+            end: Some(key.clone()),
+            force_bottommost: true,
+        });
+        assert!(encode(&request).is_ok());
+        let file = SstFile {
+            number: u64::MAX,
+            column_family: name,
+            level: u32::MAX,
+            size_bytes: u64::MAX,
+            entries: u64::MAX,
+            deletions: u64::MAX,
+            smallest: key.clone(),
+            largest: key,
+        };
+        let one = encode(&Response::SstFiles { files: vec![file], last: false }).unwrap().len();
+        assert!(PAGE_BYTES_MAX + one < crate::FRAME_BYTES_MAX, "{one}");
+    }
+}
