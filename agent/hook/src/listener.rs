@@ -1,0 +1,46 @@
+//! The thread that waits for the agent: one client at a time.
+
+use crate::compaction::Compactor;
+use crate::rocksdb::RocksDb;
+use crate::session::{Hook, serve};
+use crate::{log, socket};
+use std::ffi::OsStr;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Pause after a failed `accept`: the host may be out of descriptors, which is not ours to make worse.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Serves clients until the process ends.
+pub fn run(listener: &UnixListener, library: Option<&OsStr>) {
+    let rocksdb = match RocksDb::find(library) {
+        Ok(rocksdb) => {
+            log::line(&format!("RocksDB in {}, missing: {:?}", rocksdb.library, rocksdb.missing));
+            Some(Arc::new(rocksdb))
+        }
+        Err(reason) => {
+            log::line(&reason);
+            None
+        }
+    };
+    let mut hook = Hook::new(rocksdb, Compactor::default());
+    loop {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                log::line(&format!("accept: {error}"));
+                std::thread::sleep(ACCEPT_PAUSE);
+                continue;
+            }
+        };
+        match socket::peer(&stream) {
+            Ok(peer) if peer.is_allowed(socket::effective_user()) => {
+                log::line(&format!("serving {peer:?}"));
+                serve(&stream, &mut hook);
+            }
+            refused => log::line(&format!("dropped a client that may not speak: {refused:?}")),
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! RocksDB's C API as the target exports it, found at run time: this library links to no RocksDB.
+//!
+//! Signatures are those of `include/rocksdb/c.h`, unchanged from 6.x to 11.12 for all functions here. A
+//! C++ exception (out of memory, in practice) cannot be caught here and ends the host, as it would in
+//! any of its own threads.
+
+use crate::{maps, module};
+use sexton_hook_protocol::PROPERTY_VALUE_BYTES_MAX;
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+
+/// `rocksdb::BottommostLevelCompaction::kForce`; the values before it are `kSkip` and
+/// `kIfHaveCompactionFilter`.
+const BOTTOMMOST_FORCE: u8 = 2;
+
+/// Stands in for `rocksdb_t` and `rocksdb_column_family_handle_t`, structs of the C API whose first
+/// word is the C++ pointer. Later versions have more behind it (`bool immortal`): zeros, and room.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Wrapper {
+    rep: u64,
+    zeros: [u64; 7],
+}
+
+impl Wrapper {
+    fn around(pointer: u64) -> Wrapper {
+        Wrapper { rep: pointer, zeros: [0; 7] }
+    }
+}
+
+/// A database and one of its column families, as the C API takes them. Made from pointers that were
+/// checked; nothing here checks again.
+#[derive(Clone, Copy)]
+pub struct Handles {
+    database: Wrapper,
+    column_family: Wrapper,
+}
+
+impl Handles {
+    /// From `DBImpl*` and `ColumnFamilyHandleImpl*`.
+    ///
+    /// # Safety
+    /// Both must point to live objects of these classes, the second of the first, and stay so for as
+    /// long as the value is used in a call.
+    pub unsafe fn new(database: u64, column_family: u64) -> Handles {
+        Handles { database: Wrapper::around(database), column_family: Wrapper::around(column_family) }
+    }
+
+    fn database(&mut self) -> *mut Wrapper {
+        &raw mut self.database
+    }
+
+    fn column_family(&mut self) -> *mut Wrapper {
+        &raw mut self.column_family
+    }
+}
+
+/// Functions for a range compaction.
+#[derive(Clone, Copy)]
+struct CompactFunctions {
+    options_create: unsafe extern "C" fn() -> *mut c_void,
+    options_destroy: unsafe extern "C" fn(*mut c_void),
+    options_set_exclusive: unsafe extern "C" fn(*mut c_void, u8),
+    options_set_bottommost: unsafe extern "C" fn(*mut c_void, u8),
+    compact_range: unsafe extern "C" fn(
+        *mut Wrapper,
+        *mut Wrapper,
+        *mut c_void,
+        *const c_char,
+        usize,
+        *const c_char,
+        usize,
+    ),
+}
+
+/// Functions to stop one.
+#[derive(Clone, Copy)]
+struct CancelFunctions {
+    disable: unsafe extern "C" fn(*mut Wrapper),
+    enable: unsafe extern "C" fn(*mut Wrapper),
+}
+
+type FileNumber<T> = unsafe extern "C" fn(*const c_void, c_int) -> T;
+type FileKey = unsafe extern "C" fn(*const c_void, c_int, *mut usize) -> *const c_char;
+
+/// Functions for the list of live SST files.
+#[derive(Clone, Copy)]
+struct LiveFilesFunctions {
+    livefiles: unsafe extern "C" fn(*mut Wrapper) -> *const c_void,
+    destroy: unsafe extern "C" fn(*const c_void),
+    count: unsafe extern "C" fn(*const c_void) -> c_int,
+    column_family_name: FileNumber<*const c_char>,
+    name: FileNumber<*const c_char>,
+    level: FileNumber<c_int>,
+    size: FileNumber<usize>,
+    entries: FileNumber<u64>,
+    deletions: FileNumber<u64>,
+    smallest_key: FileKey,
+    largest_key: FileKey,
+}
+
+/// Functions for properties.
+#[derive(Clone, Copy)]
+struct PropertyFunctions {
+    property_value: unsafe extern "C" fn(*mut Wrapper, *mut Wrapper, *const c_char) -> *mut c_char,
+    free: unsafe extern "C" fn(*mut c_void),
+}
+
+/// RocksDB as this process has it.
+pub struct RocksDb {
+    /// Path of the module, as `/proc/self/maps` shows it.
+    pub library: String,
+    /// Device and inode of the module.
+    pub library_file: String,
+    /// Address of `rocksdb::DBImpl`'s virtual table, where its symbol is visible.
+    pub database_vtable: Option<u64>,
+    /// Address of `rocksdb::ColumnFamilyHandleImpl`'s.
+    pub handle_vtable: Option<u64>,
+    /// Functions found.
+    pub found: Vec<String>,
+    /// Functions missing.
+    pub missing: Vec<String>,
+    compact: Option<CompactFunctions>,
+    cancel: Option<CancelFunctions>,
+    live_files: Option<LiveFilesFunctions>,
+    property: Option<PropertyFunctions>,
+}
+
+/// Whether the program and the libraries it started with export RocksDB's C API.
+pub fn is_exported_globally() -> bool {
+    // SAFETY: a NUL-terminated name and the default search order; nothing is called.
+    !unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"rocksdb_compact_range_cf_opt".as_ptr()) }.is_null()
+}
+
+impl RocksDb {
+    /// Finds RocksDB in `library`, or in whatever the program exports; `None` with the reason logged
+    /// by the caller where there is none.
+    pub fn find(library: Option<&OsStr>) -> Result<RocksDb, String> {
+        let handle = match library {
+            None => libc::RTLD_DEFAULT,
+            Some(path) => module::handle(path)
+                .ok_or_else(|| format!("{} is not loaded here", path.to_string_lossy()))?,
+        };
+        let mut symbols = Symbols { handle, found: Vec::new(), missing: Vec::new() };
+        let anchor = symbols
+            .address(c"rocksdb_compact_range_cf_opt")
+            .or_else(|| symbols.address(c"rocksdb_livefiles"))
+            .ok_or("RocksDB's C API is not exported")?;
+        let mappings = maps::own();
+        let home = maps::at(&mappings, anchor).ok_or("RocksDB's module is not in /proc/self/maps")?;
+        Ok(RocksDb {
+            library: home.path.clone(),
+            library_file: home.file.clone(),
+            database_vtable: symbols.address(c"_ZTVN7rocksdb6DBImplE"),
+            handle_vtable: symbols.address(c"_ZTVN7rocksdb22ColumnFamilyHandleImplE"),
+            compact: symbols.compact(),
+            cancel: symbols.cancel(),
+            live_files: symbols.live_files(),
+            property: symbols.property(),
+            found: symbols.found,
+            missing: symbols.missing,
+        })
+    }
+
+    /// Whether range compactions can be asked for.
+    pub fn can_compact(&self) -> bool {
+        self.compact.is_some()
+    }
+
+    /// Compacts the closed range `[begin, limit]` and returns when RocksDB is done with it. An empty
+    /// `begin` and a `limit` of `None` are the ends of the column family. `false` where this RocksDB
+    /// lacks the functions.
+    pub fn compact_range(
+        &self,
+        mut handles: Handles,
+        begin: &[u8],
+        limit: Option<&[u8]>,
+        force_bottommost: bool,
+    ) -> bool {
+        let Some(functions) = self.compact else { return false };
+        let start = if begin.is_empty() { std::ptr::null() } else { begin.as_ptr().cast::<c_char>() };
+        let (end, end_length) = limit.map_or((std::ptr::null(), 0), |key| (key.as_ptr().cast(), key.len()));
+        // SAFETY: the functions are RocksDB's, by name, with c.h's signatures; the handles point to live
+        // objects (`Handles::new`); keys are valid for their lengths during the call; the options come
+        // from and go back to RocksDB.
+        unsafe {
+            let options = (functions.options_create)();
+            if options.is_null() {
+                return false;
+            }
+            (functions.options_set_exclusive)(options, 0);
+            if force_bottommost {
+                (functions.options_set_bottommost)(options, BOTTOMMOST_FORCE);
+            }
+            (functions.compact_range)(
+                handles.database(),
+                handles.column_family(),
+                options,
+                start,
+                begin.len(),
+                end,
+                end_length,
+            );
+            (functions.options_destroy)(options);
+        }
+        true
+    }
+
+    /// Whether a running compaction can be stopped.
+    pub fn can_cancel(&self) -> bool {
+        self.cancel.is_some()
+    }
+
+    /// Has RocksDB give up every manual compaction of the database and refuse new ones, until
+    /// [`RocksDb::enable_manual_compaction`].
+    pub fn disable_manual_compaction(&self, mut handles: Handles) {
+        if let Some(functions) = self.cancel {
+            // SAFETY: RocksDB's function with c.h's signature, on a live database (`Handles::new`).
+            unsafe { (functions.disable)(handles.database()) }
+        }
+    }
+
+    /// Allows manual compactions again; every disabling needs exactly one enabling.
+    pub fn enable_manual_compaction(&self, mut handles: Handles) {
+        if let Some(functions) = self.cancel {
+            // SAFETY: as for disabling.
+            unsafe { (functions.enable)(handles.database()) }
+        }
+    }
+
+    /// The live SST files of all column families; `None` where this RocksDB lacks the functions.
+    pub fn live_files(&self, mut handles: Handles) -> Option<LiveFiles> {
+        let functions = self.live_files?;
+        // SAFETY: RocksDB's function with c.h's signature, on a live database (`Handles::new`).
+        let list = unsafe { (functions.livefiles)(handles.database()) };
+        if list.is_null() {
+            return None;
+        }
+        // SAFETY: `list` was returned by `rocksdb_livefiles` and is destroyed only by `LiveFiles`.
+        let count = unsafe { (functions.count)(list) };
+        Some(LiveFiles { functions, list, count })
+    }
+
+    /// Whether properties can be asked for.
+    pub fn can_read_properties(&self) -> bool {
+        self.property.is_some()
+    }
+
+    /// A property's value and whether it was cut at [`PROPERTY_VALUE_BYTES_MAX`]; `None` where RocksDB
+    /// does not know it.
+    pub fn property(&self, mut handles: Handles, name: &CStr) -> Option<(String, bool)> {
+        let functions = self.property?;
+        // SAFETY: RocksDB's function with c.h's signature, on live objects (`Handles::new`).
+        let value =
+            unsafe { (functions.property_value)(handles.database(), handles.column_family(), name.as_ptr()) };
+        if value.is_null() {
+            return None;
+        }
+        // SAFETY: not null, so a NUL-terminated string that is ours until it is freed below.
+        let bytes = unsafe { CStr::from_ptr(value) }.to_bytes();
+        let cut = bytes.get(..PROPERTY_VALUE_BYTES_MAX).unwrap_or(bytes);
+        let answer = (String::from_utf8_lossy(cut).into_owned(), cut.len() < bytes.len());
+        // SAFETY: allocated by RocksDB for the caller to free, not used afterwards.
+        unsafe { (functions.free)(value.cast()) };
+        Some(answer)
+    }
+}
+
+/// RocksDB's list of live SST files, given back when dropped.
+pub struct LiveFiles {
+    functions: LiveFilesFunctions,
+    list: *const c_void,
+    count: c_int,
+}
+
+/// One live SST file, borrowed from the list.
+pub struct LiveFile<'list> {
+    pub name: &'list [u8],
+    pub column_family: &'list [u8],
+    pub level: c_int,
+    pub size_bytes: usize,
+    pub entries: u64,
+    pub deletions: u64,
+    pub smallest: &'list [u8],
+    pub largest: &'list [u8],
+}
+
+impl LiveFiles {
+    /// The files, in RocksDB's order.
+    pub fn iter(&self) -> impl Iterator<Item = LiveFile<'_>> {
+        (0..self.count).map(|index| self.file(index))
+    }
+
+    fn file(&self, index: c_int) -> LiveFile<'_> {
+        let functions = &self.functions;
+        // SAFETY: `index` is below the list's count; names are NUL-terminated and keys valid for the
+        // length written, for as long as the list lives.
+        unsafe {
+            LiveFile {
+                name: self.text((functions.name)(self.list, index)),
+                column_family: self.text((functions.column_family_name)(self.list, index)),
+                level: (functions.level)(self.list, index),
+                size_bytes: (functions.size)(self.list, index),
+                entries: (functions.entries)(self.list, index),
+                deletions: (functions.deletions)(self.list, index),
+                smallest: self.key(functions.smallest_key, index),
+                largest: self.key(functions.largest_key, index),
+            }
+        }
+    }
+
+    /// # Safety
+    /// `text` is null or NUL-terminated and lives as long as the list.
+    unsafe fn text(&self, text: *const c_char) -> &[u8] {
+        if text.is_null() {
+            return b"";
+        }
+        // SAFETY: not null; the rest is the caller's promise.
+        unsafe { CStr::from_ptr(text) }.to_bytes()
+    }
+
+    /// # Safety
+    /// `index` is below the list's count.
+    unsafe fn key(&self, function: FileKey, index: c_int) -> &[u8] {
+        let mut length = 0;
+        // SAFETY: a function of the list with c.h's signature, and an index within.
+        let bytes = unsafe { function(self.list, index, &raw mut length) };
+        if bytes.is_null() {
+            return b"";
+        }
+        // SAFETY: RocksDB gave `length` bytes at `bytes`, which live as long as the list.
+        unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) }
+    }
+}
+
+impl Drop for LiveFiles {
+    fn drop(&mut self) {
+        // SAFETY: the list came from `rocksdb_livefiles` and nothing borrows from it any more.
+        unsafe { (self.functions.destroy)(self.list) }
+    }
+}
+
+/// Looks symbols up and keeps account.
+struct Symbols {
+    handle: *mut c_void,
+    found: Vec<String>,
+    missing: Vec<String>,
+}
+
+impl Symbols {
+    fn address(&self, name: &CStr) -> Option<u64> {
+        // SAFETY: a valid handle and a NUL-terminated name; nothing is called.
+        let symbol = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
+        (!symbol.is_null()).then_some(symbol as u64)
+    }
+
+    /// # Safety
+    /// `F` is the type of a pointer to the C function `name`.
+    unsafe fn function<F: Copy>(&mut self, name: &CStr) -> Option<F> {
+        const { assert!(size_of::<F>() == size_of::<u64>()) };
+        let address = self.address(name);
+        let list = if address.is_some() { &mut self.found } else { &mut self.missing };
+        list.push(name.to_string_lossy().into_owned());
+        // SAFETY: of the same size, not null, and of that type as the caller promises.
+        address.map(|address| unsafe { std::mem::transmute_copy::<u64, F>(&address) })
+    }
+
+    fn compact(&mut self) -> Option<CompactFunctions> {
+        // SAFETY: the fields' types are the signatures in c.h.
+        let (create, destroy, exclusive, bottommost, compact) = unsafe {
+            (
+                self.function(c"rocksdb_compactoptions_create"),
+                self.function(c"rocksdb_compactoptions_destroy"),
+                self.function(c"rocksdb_compactoptions_set_exclusive_manual_compaction"),
+                self.function(c"rocksdb_compactoptions_set_bottommost_level_compaction"),
+                self.function(c"rocksdb_compact_range_cf_opt"),
+            )
+        };
+        Some(CompactFunctions {
+            options_create: create?,
+            options_destroy: destroy?,
+            options_set_exclusive: exclusive?,
+            options_set_bottommost: bottommost?,
+            compact_range: compact?,
+        })
+    }
+
+    fn cancel(&mut self) -> Option<CancelFunctions> {
+        // SAFETY: the fields' types are the signatures in c.h.
+        let (disable, enable) = unsafe {
+            (
+                self.function(c"rocksdb_disable_manual_compaction"),
+                self.function(c"rocksdb_enable_manual_compaction"),
+            )
+        };
+        Some(CancelFunctions { disable: disable?, enable: enable? })
+    }
+
+    fn live_files(&mut self) -> Option<LiveFilesFunctions> {
+        // SAFETY: the fields' types are the signatures in c.h.
+        let (livefiles, destroy, count, column_family_name, name) = unsafe {
+            (
+                self.function(c"rocksdb_livefiles"),
+                self.function(c"rocksdb_livefiles_destroy"),
+                self.function(c"rocksdb_livefiles_count"),
+                self.function(c"rocksdb_livefiles_column_family_name"),
+                self.function(c"rocksdb_livefiles_name"),
+            )
+        };
+        // SAFETY: as above.
+        let (level, size, entries, deletions, smallest_key, largest_key) = unsafe {
+            (
+                self.function(c"rocksdb_livefiles_level"),
+                self.function(c"rocksdb_livefiles_size"),
+                self.function(c"rocksdb_livefiles_entries"),
+                self.function(c"rocksdb_livefiles_deletions"),
+                self.function(c"rocksdb_livefiles_smallestkey"),
+                self.function(c"rocksdb_livefiles_largestkey"),
+            )
+        };
+        Some(LiveFilesFunctions {
+            livefiles: livefiles?,
+            destroy: destroy?,
+            count: count?,
+            column_family_name: column_family_name?,
+            name: name?,
+            level: level?,
+            size: size?,
+            entries: entries?,
+            deletions: deletions?,
+            smallest_key: smallest_key?,
+            largest_key: largest_key?,
+        })
+    }
+
+    fn property(&mut self) -> Option<PropertyFunctions> {
+        // SAFETY: the fields' types are the signatures in c.h.
+        let (property_value, free) =
+            unsafe { (self.function(c"rocksdb_property_value_cf"), self.function(c"rocksdb_free")) };
+        Some(PropertyFunctions { property_value: property_value?, free: free? })
+    }
+}
