@@ -3,6 +3,7 @@
 //! This library is the agent's parts; `main.rs` wires them to a command line. Deciding what to do is
 //! not here: that is the pure crate `sexton-tuner`.
 
+pub mod actuator;
 pub mod api;
 pub mod probe;
 pub mod snapshot;

@@ -1,0 +1,210 @@
+//! Why an action was not done, with what to do about it.
+
+use sexton_hook_protocol::{ErrorKind, FrameError, PROTOCOL_VERSION};
+use std::io;
+use std::path::PathBuf;
+
+/// Why an action, or the way to it, failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ActuatorError {
+    /// The process has ended, or its id belongs to another one now.
+    #[error("process {pid} has ended")]
+    ProcessGone {
+        /// Process id.
+        pid: u32,
+    },
+    /// Something of the process could not be read or reached.
+    #[error("cannot {what} of process {pid}: {source}")]
+    Process {
+        /// Process id.
+        pid: u32,
+        /// What was tried: "open the root directory".
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The process is no JVM, or one that would take harm: no signal was sent.
+    #[error("process {pid} cannot be attached to: {reason}")]
+    NotAttachable {
+        /// Process id.
+        pid: u32,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The JVM did not take the library.
+    #[error("attaching to the JVM {pid} failed: {reason}")]
+    Attach {
+        /// Process id.
+        pid: u32,
+        /// Where it failed, with the JVM's own words.
+        reason: String,
+    },
+    /// The hook library is not where it should be, or cannot be made visible to the target.
+    #[error("hook library {}: {reason}", path.display())]
+    Library {
+        /// The library, or the last place looked at.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// No hook answers and the process is no JVM, so none can be brought in.
+    #[error("no hook answers in process {pid}, and only a JVM can be given one while it runs")]
+    NoHook {
+        /// Process id.
+        pid: u32,
+    },
+    /// Somebody else answers on the hook's socket.
+    #[error("the socket of the hook in process {pid} is held by {holder}")]
+    Impostor {
+        /// Process id.
+        pid: u32,
+        /// Who it is.
+        holder: String,
+    },
+    /// The hook speaks another version.
+    #[error("the hook in process {pid} speaks another version than {PROTOCOL_VERSION}: {message}")]
+    Version {
+        /// Process id.
+        pid: u32,
+        /// The hook's words.
+        message: String,
+    },
+    /// The hook works with another module than the one that was asked for.
+    #[error("the hook in process {pid} found RocksDB in {found}, not in {}", expected.display())]
+    OtherLibrary {
+        /// Process id.
+        pid: u32,
+        /// Module the hook found, or "no module".
+        found: String,
+        /// Module the agent found.
+        expected: PathBuf,
+    },
+    /// The connection to the hook broke, or the hook did not answer in time.
+    #[error("hook in process {pid}: {source}")]
+    Connection {
+        /// Process id.
+        pid: u32,
+        /// What broke.
+        source: FrameError,
+    },
+    /// The hook did not do it.
+    #[error("the hook in process {pid} refused: {message}")]
+    Hook {
+        /// Process id.
+        pid: u32,
+        /// For deciding.
+        kind: ErrorKind,
+        /// The hook's words.
+        message: String,
+    },
+    /// The hook gave an answer to another question.
+    #[error("the hook in process {pid} gave an answer that does not fit: {what}")]
+    UnexpectedAnswer {
+        /// Process id.
+        pid: u32,
+        /// What was wanted, or which limit was passed.
+        what: &'static str,
+    },
+    /// The request lacks what this actuator needs, or is for somebody else.
+    #[error("{reason}")]
+    Request {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A command is not well formed.
+    #[error("command {program}: {reason}")]
+    Template {
+        /// Its program.
+        program: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A command could not be run.
+    #[error("cannot run {program}: {source}")]
+    Spawn {
+        /// The program.
+        program: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A command failed.
+    #[error("{program} {ending}: {output}")]
+    Command {
+        /// The program.
+        program: String,
+        /// How it ended: "ended with exit code 3".
+        ending: String,
+        /// First bytes of what it printed.
+        output: String,
+    },
+    /// This actuator does not do that.
+    #[error("the actuator {actuator} cannot {what}")]
+    Unsupported {
+        /// Its name.
+        actuator: &'static str,
+        /// What was asked for.
+        what: &'static str,
+    },
+}
+
+impl ActuatorError {
+    /// What an operator can do about it, one sentence.
+    pub fn remedy(&self) -> String {
+        match self {
+            Self::ProcessGone { .. } => "nothing to do: it will be found again when it starts".into(),
+            Self::Process { .. } => {
+                "run the agent as root, or with CAP_SYS_PTRACE, CAP_DAC_OVERRIDE and CAP_KILL".into()
+            }
+            Self::NotAttachable { .. } => {
+                "start it without the option that forbids attaching, or use the actuator exec".into()
+            }
+            Self::Attach { .. } => {
+                "see the target's standard error; allow it with -XX:+EnableDynamicAgentLoading and without \
+                 -XX:+DisableAttachMechanism, or use the actuator exec"
+                    .into()
+            }
+            Self::Library { .. } => {
+                "build libsexton_hook.so and put it beside the sexton program or into /usr/lib/sexton, or \
+                 name it with --hook-library"
+                    .into()
+            }
+            Self::NoHook { .. } => {
+                "restart it with LD_PRELOAD=/usr/lib/sexton/libsexton_hook.so (it must export RocksDB's C \
+                 API), or use the actuator exec"
+                    .into()
+            }
+            Self::Impostor { .. } => "see who holds the socket in the target's /tmp, and remove it".into(),
+            Self::Version { .. } => "restart the target, so that it gets this agent's hook".into(),
+            Self::OtherLibrary { .. } => "restart the target: it holds more than one RocksDB".into(),
+            Self::Connection { .. } => {
+                "it is tried again; SEXTON_HOOK_LOG=FILE in the target's environment shows the hook's side"
+                    .into()
+            }
+            Self::Hook { kind, .. } => hook_remedy(*kind).into(),
+            Self::UnexpectedAnswer { .. } => "restart the target, so that it gets this agent's hook".into(),
+            Self::Request { .. } => {
+                "wait for the next window: the probes have to see an iterator being made".into()
+            }
+            Self::Template { .. } => "correct the command in the policy".into(),
+            Self::Spawn { .. } | Self::Command { .. } => {
+                "try the command by hand, as the agent's user".into()
+            }
+            Self::Unsupported { .. } => "choose another actuator in the policy".into(),
+        }
+    }
+}
+
+fn hook_remedy(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Refused => {
+            "the database or column family has been closed or was another one: wait for the next window"
+        }
+        ErrorKind::Busy => "wait until the running compaction has ended",
+        ErrorKind::Unsupported => "this RocksDB does not export its C API: use the actuator exec",
+        ErrorKind::VersionMismatch => "restart the target, so that it gets this agent's hook",
+        ErrorKind::BadRequest | ErrorKind::NotFound | ErrorKind::Internal => {
+            "report it, with SEXTON_HOOK_LOG's file"
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The actuator `hook`: compaction by the library inside the target.
+
+use super::error::ActuatorError;
+use super::hook::HookClient;
+use super::request::{CompactEnd, CompactOutcome, CompactRequest, ThrottleOutcome, ThrottleRequest};
+use super::{Actuator, AdviseActuator};
+use sexton_hook_protocol::{
+    ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished, KeyBytes,
+};
+use sexton_tuner::evidence::SstFile;
+use sexton_tuner::range::KeyRange;
+use std::borrow::BorrowMut;
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often a running compaction is asked after: cancelling takes effect within this time.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Lost connections that are forgiven while a compaction runs.
+const RECONNECTS_MAX: u32 = 3;
+
+/// Compacts through a [`HookClient`], owned or borrowed.
+pub struct HookActuator<C> {
+    client: C,
+    time_limit: Duration,
+}
+
+impl<C: BorrowMut<HookClient>> HookActuator<C> {
+    /// Over a connected client; a compaction that takes longer than `time_limit` is cancelled.
+    pub fn new(client: C, time_limit: Duration) -> HookActuator<C> {
+        HookActuator { client, time_limit }
+    }
+
+    fn client(&mut self) -> &mut HookClient {
+        self.client.borrow_mut()
+    }
+
+    /// Refuses a request that is for another process or another database than its pointers lead to.
+    fn check(
+        &mut self,
+        request: &CompactRequest,
+        pointers: &ColumnFamilyPointers,
+    ) -> Result<(), ActuatorError> {
+        let process = self.client().target().process;
+        if process != request.process {
+            let reason = format!("the hook lives in process {}, not {}", process.pid, request.process.pid);
+            return Err(ActuatorError::Request { reason });
+        }
+        let known = self.client().databases()?;
+        let directory =
+            known.into_iter().find(|known| known.pointers == *pointers).and_then(|known| known.directory);
+        match directory {
+            Some(found) if !is_same_directory(Path::new(&found), &request.database) => {
+                let reason = format!("the pointers lead to {found}, not to {}", request.database.display());
+                Err(ActuatorError::Request { reason })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for the end of compaction `id`, cancelling it when asked or out of time.
+    fn wait(&mut self, id: u64, cancelled: &AtomicBool) -> Result<(Finished, Option<String>), ActuatorError> {
+        let deadline = Instant::now() + self.time_limit;
+        let mut stopped = None;
+        let mut reconnects_left = RECONNECTS_MAX;
+        loop {
+            let wants_stop = match (cancelled.load(Ordering::Relaxed), Instant::now() >= deadline) {
+                (true, _) => Some("it was asked for".to_owned()),
+                (false, true) => Some(format!("its time limit of {:?} was over", self.time_limit)),
+                (false, false) => None,
+            };
+            let state = if let (Some(reason), None) = (&wants_stop, &stopped) {
+                let state = self.client().cancel_compaction(id);
+                stopped = Some(reason.clone());
+                state
+            } else {
+                self.client().compaction_status(id)
+            };
+            match state {
+                Ok(CompactionState::Finished(finished)) => return Ok((finished, stopped)),
+                Ok(CompactionState::Running { .. }) => {}
+                // It cannot be cancelled: it runs to its end, and that is waited for.
+                Err(ActuatorError::Hook { kind: ErrorKind::Unsupported, message, .. }) => {
+                    tracing::warn!(message, "a compaction goes on");
+                }
+                Err(ActuatorError::Connection { .. }) if reconnects_left > 0 => reconnects_left -= 1,
+                Err(error) => return Err(error),
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+}
+
+impl<C: BorrowMut<HookClient>> Actuator for HookActuator<C> {
+    fn name(&self) -> &'static str {
+        "hook"
+    }
+
+    fn compact_range(
+        &mut self,
+        request: &CompactRequest,
+        cancelled: &AtomicBool,
+    ) -> Result<CompactOutcome, ActuatorError> {
+        let pointers = request.pointers().ok_or_else(|| ActuatorError::Request {
+            reason: format!("no probe has seen the column family {} being opened yet", request.column_family),
+        })?;
+        let range = compact_range(request, &pointers)?;
+        let before = self.client().sst_files(&pointers)?;
+        self.check(request, &pointers)?;
+        let started = Instant::now();
+        let id = self.client().start_compaction(range)?;
+        let (finished, stopped) = self.wait(id, cancelled)?;
+        let end = match (finished.cancelled, finished.ok) {
+            (true, _) => {
+                CompactEnd::Cancelled { reason: stopped.unwrap_or_else(|| "somebody else did".into()) }
+            }
+            (false, true) => CompactEnd::Done,
+            (false, false) => {
+                let message = finished.error.unwrap_or_else(|| "it failed without a reason".to_owned());
+                return Err(ActuatorError::Hook {
+                    pid: request.process.pid,
+                    kind: ErrorKind::Internal,
+                    message,
+                });
+            }
+        };
+        let after = self.client().sst_files(&pointers)?;
+        let (before, after) = (overlapping(request, &before), overlapping(request, &after));
+        Ok(CompactOutcome {
+            end,
+            duration: match finished.duration_ns {
+                0 => started.elapsed(),
+                nanoseconds => Duration::from_nanos(nanoseconds),
+            },
+            bytes_replaced: bytes_replaced(&before, &after),
+            deletions_before: before.iter().map(|file| file.deletions).sum(),
+            deletions_after: after.iter().map(|file| file.deletions).sum(),
+            output: String::new(),
+        })
+    }
+
+    fn set_throttle(&mut self, _setting: &ThrottleRequest) -> Result<ThrottleOutcome, ActuatorError> {
+        Err(ActuatorError::Unsupported { actuator: "hook", what: "set a throttle" })
+    }
+
+    fn commands_for(&self, request: &CompactRequest) -> Vec<String> {
+        AdviseActuator::instead_of_hook(None).commands_for(request)
+    }
+}
+
+fn compact_range(
+    request: &CompactRequest,
+    pointers: &ColumnFamilyPointers,
+) -> Result<CompactRange, ActuatorError> {
+    let KeyRange { begin, end } = &request.range;
+    if end.as_ref().is_some_and(|end| end <= begin) {
+        return Err(ActuatorError::Request { reason: "the range holds no key".to_owned() });
+    }
+    let key = |bytes: &[u8]| {
+        KeyBytes::new(bytes).map_err(|error| ActuatorError::Request { reason: error.to_string() })
+    };
+    Ok(CompactRange {
+        column_family: pointers.clone(),
+        begin: key(begin.as_bytes())?,
+        end: end.as_ref().map(|end| key(end.as_bytes())).transpose()?,
+        force_bottommost: request.force_bottommost,
+    })
+}
+
+/// The files of the request's column family that share a key with its range.
+fn overlapping<'files>(request: &CompactRequest, files: &'files [SstFile]) -> Vec<&'files SstFile> {
+    let inside = |file: &&SstFile| {
+        file.column_family == request.column_family
+            && request.range.overlaps_closed(&file.smallest, &file.largest)
+    };
+    files.iter().filter(inside).collect()
+}
+
+/// Bytes of the files that are there before and not after. A file that was only moved keeps its number.
+fn bytes_replaced(before: &[&SstFile], after: &[&SstFile]) -> u64 {
+    let left: HashSet<u64> = after.iter().map(|file| file.number).collect();
+    before.iter().filter(|file| !left.contains(&file.number)).map(|file| file.size_bytes).sum()
+}
+
+/// Directories are compared as written, up to a slash at the end.
+fn is_same_directory(one: &Path, two: &Path) -> bool {
+    one.components().eq(two.components())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::super::exec::tests::request;
+    use super::super::request::HandlePointers;
+    use super::*;
+    use sexton_tuner::key::Key;
+
+    fn file(number: u64, smallest: &str, largest: &str) -> SstFile {
+        SstFile {
+            number,
+            column_family: "keyTable".into(),
+            level: 6,
+            size_bytes: 1 << number,
+            entries: 10,
+            deletions: number,
+            smallest: Key::new(smallest),
+            largest: Key::new(largest),
+        }
+    }
+
+    #[test]
+    fn replaced_files_are_those_that_are_gone() {
+        let request = request(b"c", Some(b"g"));
+        let mut other = file(5, "d", "e");
+        other.column_family = "fileTable".into();
+        let before = [file(1, "a", "b"), file(2, "b", "d"), file(3, "e", "f"), file(4, "g", "h"), other];
+        let after = [file(1, "a", "b"), file(3, "e", "f"), file(6, "b", "d"), file(4, "g", "h")];
+        let (before, after) = (overlapping(&request, &before), overlapping(&request, &after));
+        assert_eq!(before.iter().map(|file| file.number).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(bytes_replaced(&before, &after), 1 << 2);
+    }
+
+    #[test]
+    fn ranges_and_keys_are_checked_before_anything_is_sent() {
+        let handles = HandlePointers { database: 8, column_family_handle: 16, column_family_id: 2 };
+        let mut request = request(b"c", Some(b"g"));
+        request.handles = Some(handles);
+        let pointers = request.pointers().unwrap();
+        assert_eq!((pointers.database, pointers.handle, pointers.id), (8, 16, 2));
+        assert!(compact_range(&request, &pointers).is_ok());
+        request.range.end = Some(Key::new(*b"c"));
+        assert!(compact_range(&request, &pointers).is_err());
+        request.range = KeyRange { begin: Key::new(vec![1; 1 << 20]), end: None };
+        assert!(compact_range(&request, &pointers).unwrap_err().to_string().contains("longer than"));
+    }
+
+    #[test]
+    fn directories_are_the_same_up_to_a_slash() {
+        assert!(is_same_directory(Path::new("/data/om.db/"), Path::new("/data/om.db")));
+        assert!(!is_same_directory(Path::new("/data/om.db"), Path::new("/data/scm.db")));
+    }
+}

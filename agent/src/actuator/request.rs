@@ -1,0 +1,105 @@
+//! What an actuator is asked for, and what it reports.
+
+use crate::target::facts::ProcessId;
+use sexton_hook_protocol::ColumnFamilyPointers;
+use sexton_tuner::range::KeyRange;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A range to compact.
+#[derive(Clone, Debug)]
+pub struct CompactRequest {
+    /// The process.
+    pub process: ProcessId,
+    /// Its name for people, `java-4711`.
+    pub target: String,
+    /// The database's directory, as the target names it.
+    pub database: PathBuf,
+    /// Column family.
+    pub column_family: String,
+    /// Where the probes saw database and column family in the target's memory; the hook needs it.
+    pub handles: Option<HandlePointers>,
+    /// Keys to compact; sorted bytewise.
+    pub range: KeyRange,
+    /// Bytes that it is expected to rewrite.
+    pub cost_bytes: u64,
+    /// `BottommostLevelCompaction::kForce`: rewrite the bottommost level too, where tombstones lie that
+    /// nothing else would remove.
+    pub force_bottommost: bool,
+}
+
+impl CompactRequest {
+    /// The pointers and what they have to be, for the hook.
+    pub fn pointers(&self) -> Option<ColumnFamilyPointers> {
+        self.handles.map(|handles| ColumnFamilyPointers {
+            database: handles.database,
+            handle: handles.column_family_handle,
+            name: self.column_family.clone(),
+            id: handles.column_family_id,
+        })
+    }
+}
+
+/// Addresses inside the target that probes saw; nobody follows them without checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HandlePointers {
+    /// `rocksdb::DBImpl*`.
+    pub database: u64,
+    /// `rocksdb::ColumnFamilyHandleImpl*`.
+    pub column_family_handle: u64,
+    /// Id of the column family.
+    pub column_family_id: u32,
+}
+
+/// How a compaction ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompactEnd {
+    /// It ran through.
+    Done,
+    /// It was stopped, and why.
+    Cancelled {
+        /// In words: asked for, or the time limit.
+        reason: String,
+    },
+}
+
+/// What came of a compaction. Counts are zero where the actuator cannot see the SST files.
+#[derive(Clone, Debug)]
+pub struct CompactOutcome {
+    /// How it ended.
+    pub end: CompactEnd,
+    /// How long it took.
+    pub duration: Duration,
+    /// Bytes of the SST files that overlapped the range and are gone now.
+    pub bytes_replaced: u64,
+    /// Deletions in the SST files that overlap the range, before.
+    pub deletions_before: u64,
+    /// The same, after.
+    pub deletions_after: u64,
+    /// First bytes of what a command printed; empty for the hook.
+    pub output: String,
+}
+
+/// A throttle to set.
+#[derive(Clone, Debug)]
+pub struct ThrottleRequest {
+    /// The process.
+    pub process: ProcessId,
+    /// Name of the throttle, for people.
+    pub name: String,
+    /// Value to set.
+    pub value: String,
+    /// Program and arguments with `{value}` in them.
+    pub command: Vec<String>,
+    /// How long the command may run.
+    pub time_limit: Duration,
+}
+
+/// What came of setting a throttle.
+#[derive(Clone, Debug)]
+pub struct ThrottleOutcome {
+    /// How long it took.
+    pub duration: Duration,
+    /// First bytes of what the command printed.
+    pub output: String,
+}
