@@ -169,6 +169,7 @@ mod tests {
     #[test]
     fn a_private_file_is_copied_for_another_user_and_the_copy_removed() {
         let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
         let library = folder.path().join("hook.so");
         std::fs::write(&library, "library").unwrap();
         let mut process = own_process();
