@@ -124,6 +124,13 @@ impl Agent {
         http::get_json(self.address, path)
     }
 
+    /// The value of the metric `name` without labels, `None` when it is not exported.
+    pub fn metric(&self, name: &str) -> Result<Option<f64>> {
+        let text = http::get(self.address, "/metrics")?;
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.map(|value| value.trim().parse().with_context(|| format!("{name} is {value}"))).transpose()
+    }
+
     /// Asks `probe` until it returns something; fails after `limit`, or when the agent ends, with the
     /// end of the agent's log.
     pub fn wait_for<T>(

@@ -1,0 +1,54 @@
+# `make demo` shows it, `make test` proves it; both install what they need and can be run again.
+# Everything is built with the same arguments, so that RocksDB's C++ and Polars are built once.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-build build demo test unit e2e lint
+
+SHELL := /bin/bash
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+BUILD := --release --workspace
+PROGRAMS := $(or $(CARGO_TARGET_DIR),target)/release
+# Loading BPF programs and looking into other processes takes root; building does not.
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
+TOOLS := $(or $(SEXTON_TOOLS),$(HOME)/.cache/sexton-tools)
+
+help: ## Lists the targets.
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
+	    while IFS='|' read -r target text; do printf '  make %-12s %s\n' "$$target" "$$text"; done
+
+setup: ## Installs what building and testing need, and says what and why.
+	@tests/setup.sh test
+
+setup-build:
+	@tests/setup.sh build
+
+build: setup-build ## Builds everything (the first time some 20 minutes on two cores).
+	cargo build $(BUILD) --all-targets
+
+demo: ## Builds, then shows a slow RocksDB process becoming fast (under 3 minutes; root).
+	@start=$$(date +%s) && $(MAKE) --no-print-directory build && \
+	    echo "demo starts $$(( $$(date +%s) - start )) s after make demo" && \
+	    $(SUDO) $(PROGRAMS)/sexton-demo
+
+test: ## Everything: setup, build, lint, unit tests, end-to-end tests (root).
+	@start=$$(date +%s); \
+	for step in setup build lint unit e2e; do \
+	    begin=$$(date +%s); echo "==== $$step"; \
+	    $(MAKE) --no-print-directory $$step || \
+	        { echo "==== $$step FAILED, $$(( $$(date +%s) - start )) s after the start"; exit 1; }; \
+	    echo "==== $$step took $$(( $$(date +%s) - begin )) s"; \
+	done; \
+	echo "==== all passed in $$(( $$(date +%s) - start )) s"
+
+lint: ## Formatting, lints, licences and sources of all crates.
+	cargo fmt --all --check
+	cargo clippy $(BUILD) --all-targets -- -D warnings
+	cargo deny --log-level error check bans licenses sources
+
+unit: ## Unit tests: no root, no kernel.
+	cargo test $(BUILD) --lib --bins
+
+e2e: ## End-to-end tests on real processes, with real BPF (root), and promtool on the Prometheus rules.
+	PATH="$(PATH):$(TOOLS)/prometheus/usr/bin" SEXTON_TOOLS="$(TOOLS)" \
+	    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(SUDO)" \
+	    cargo test $(BUILD) --test '*' -- --test-threads=1

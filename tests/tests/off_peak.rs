@@ -1,0 +1,114 @@
+//! Budget and throttles follow the clock: one value inside the off-peak window, another outside.
+//!
+//! Method: no clock is faked. The window is laid around the real time so that it opens, or closes, while
+//! the agent runs; the budget is read from the API, and the throttle's command writes its value to a
+//! file. That the rule holds for every time of day, zone and weekday is proved in the tuner's own tests.
+
+use anyhow::{Context, Result, ensure};
+use sexton_tests::agent::{self, Agent, text};
+use sexton_tests::workload::{Start, Workload};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What the agent is given before the change; it needs 2 s here.
+const START_SECONDS: u64 = 25;
+/// A window has whole minutes, so a change is at most 85 s away; and cycles take some seconds.
+const CHANGE_LIMIT: Duration = Duration::from_secs(120);
+/// Length of the window, minutes.
+const WINDOW_MINUTES: u64 = 30;
+const SECOND_LIMIT: Duration = Duration::from_secs(30);
+
+/// Minutes since the epoch of the next change: a full minute, with enough time before it for the agent to
+/// start and to show the first values.
+fn change_minute() -> Result<u64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?.as_secs();
+    Ok((now + START_SECONDS) / 60 + 1)
+}
+
+/// `HH:MM` in UTC of a minute since the epoch.
+fn clock(minute: u64) -> String {
+    format!("{:02}:{:02}", minute / 60 % 24, minute % 60)
+}
+
+fn policy(pid: u32, from: &str, to: &str, value_file: &Path) -> String {
+    format!(
+        r#"mode: act
+targets:
+  - name: queue
+    match: {{ pid: {pid} }}
+    actuator: hook
+    throttles:
+      - name: scrub
+        inside: "fast"
+        outside: "slow"
+        command: ["sh", "-c", "printf %s \"$0\" >> {value_file}; echo >> {value_file}", "{{value}}"]
+loop: {{ interval: 1s, window: 1s, survey: 600s }}
+io_budget: {{ rate: 8MiB/s, burst: 16MiB }}
+off_peak:
+  time_zone: UTC
+  from: "{from}"
+  to: "{to}"
+  io_budget: {{ rate: 128MiB/s, burst: 1GiB }}
+cooldown: 10m
+"#,
+        value_file = value_file.display()
+    )
+}
+
+/// Rate in force, bytes a second, and whether the window is open, as the metrics say.
+fn budget(agent: &Agent) -> Result<(f64, bool)> {
+    let metric = |name| agent.metric(name)?.with_context(|| format!("no metric {name}"));
+    Ok((metric("sexton_budget_bytes_per_second")?, metric("sexton_off_peak")? == 1.0))
+}
+
+/// What the throttle's command was last called with.
+fn throttle(value_file: &Path) -> String {
+    let values = std::fs::read_to_string(value_file).unwrap_or_default();
+    values.lines().last().unwrap_or_default().to_owned()
+}
+
+/// Values outside the window: budget in bytes a second, whether it is open, the throttle.
+const OUTSIDE: (f64, bool, &str) = (8.0 * 1024.0 * 1024.0, false, "slow");
+/// Values inside.
+const INSIDE: (f64, bool, &str) = (128.0 * 1024.0 * 1024.0, true, "fast");
+
+/// Runs an agent whose window is open between two minutes since the epoch, and waits for both values to
+/// be `first` and then `second`.
+fn changes(from: u64, to: u64, first: (f64, bool, &str), second: (f64, bool, &str)) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let value_file = directory.path().join("throttle");
+    let mut workload = Workload::start(Start {
+        directory: &directory.path().join("db"),
+        keys: 1_000,
+        seconds: 400,
+        preload: None,
+        stderr: Stdio::inherit(),
+    })?;
+    workload.second(SECOND_LIMIT)?;
+    let pid = workload.process.pid();
+    let mut agent = Agent::start(directory.path(), &policy(pid, &clock(from), &clock(to), &value_file))?;
+    for (rate, open, value) in [first, second] {
+        agent.wait_for(CHANGE_LIMIT, &format!("budget {rate} and throttle `{value}`"), |agent| {
+            Ok((budget(agent)? == (rate, open) && throttle(&value_file) == value).then_some(()))
+        })?;
+    }
+    let actions = agent.get("/api/v1/actions")?;
+    let throttled = agent::list(&actions, "actions")?.iter().filter(|a| text(a, "/action") == "set_throttle");
+    ensure!(throttled.count() == 2, "the throttle was not set exactly twice: {actions}");
+    agent.stop()
+}
+
+#[test]
+fn the_window_opens_and_both_change() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let change = change_minute()?;
+    changes(change, change + WINDOW_MINUTES, OUTSIDE, INSIDE)
+}
+
+#[test]
+fn the_window_closes_and_both_change_back() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let change = change_minute()?;
+    changes(change - WINDOW_MINUTES, change, INSIDE, OUTSIDE)
+}

@@ -1,0 +1,45 @@
+//! The example policies and the Prometheus rules that come with the project are right.
+//!
+//! Method: the real `sexton policy check` on each policy, and `promtool`'s own check and unit tests on
+//! the rules.
+
+use anyhow::{Context, Result, ensure};
+use sexton_tests::{agent, artifact};
+use std::path::PathBuf;
+use std::process::Command;
+
+fn policies() -> Result<Vec<PathBuf>> {
+    let directory = artifact::repository().join("policies");
+    let mut policies = Vec::new();
+    for entry in std::fs::read_dir(&directory).with_context(|| format!("reading {}", directory.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            policies.push(path);
+        }
+    }
+    ensure!(!policies.is_empty(), "there is no policy in {}", directory.display());
+    Ok(policies)
+}
+
+#[test]
+fn every_example_policy_is_valid() -> Result<()> {
+    for policy in policies()? {
+        let output = agent::command()?.args(["policy", "check"]).arg(&policy).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{}: {}\n{said}", policy.display(), output.status);
+    }
+    Ok(())
+}
+
+#[test]
+fn the_prometheus_rules_pass_promtool() -> Result<()> {
+    let script = artifact::repository().join("deploy/prometheus/check.sh");
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    path.push(":");
+    path.push(artifact::tools()?.join("prometheus/usr/bin"));
+    let output = Command::new("bash").arg(&script).env("PATH", path).output()?;
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "{} ended with {}:\n{said}", script.display(), output.status);
+    Ok(())
+}
