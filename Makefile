@@ -9,7 +9,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 BUILD := --release --workspace
 PROGRAMS := $(or $(CARGO_TARGET_DIR),target)/release
 # Loading BPF programs and looking into other processes takes root; building does not.
-SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] && echo env || echo "sudo -E env")
 TOOLS := $(or $(SEXTON_TOOLS),$(HOME)/.cache/sexton-tools)
 
 help: ## Lists the targets.
@@ -28,7 +28,7 @@ build: setup-build ## Builds everything (the first time some 20 minutes on two c
 demo: ## Builds, then shows a slow RocksDB process becoming fast (under 3 minutes; root).
 	@start=$$(date +%s) && $(MAKE) --no-print-directory build && \
 	    echo "demo starts $$(( $$(date +%s) - start )) s after make demo" && \
-	    $(SUDO) $(PROGRAMS)/sexton-demo
+	    $(AS_ROOT) $(PROGRAMS)/sexton-demo
 
 test: ## Everything: setup, build, lint, unit tests, end-to-end tests (root).
 	@start=$$(date +%s); \
@@ -50,5 +50,5 @@ unit: ## Unit tests: no root, no kernel.
 
 e2e: ## End-to-end tests on real processes, with real BPF (root), and promtool on the Prometheus rules.
 	PATH="$(PATH):$(TOOLS)/prometheus/usr/bin" SEXTON_TOOLS="$(TOOLS)" \
-	    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(SUDO)" \
+	    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(AS_ROOT)" \
 	    cargo test $(BUILD) --test '*' -- --test-threads=1
