@@ -110,7 +110,8 @@ pub struct ProbeSite {
     pub symbol: String,
     /// Offset of the probed instruction in the file.
     pub file_offset: u64,
-    /// Distance from the function's first instruction: 0, or 4 behind `endbr64`.
+    /// Distance from the function's first instruction. What is before it (`endbr64`, loads of addresses)
+    /// leaves stack pointer and arguments as they were.
     pub bytes_into_function: u8,
     /// Price class.
     pub kind: SiteKind,

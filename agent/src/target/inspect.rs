@@ -9,7 +9,7 @@ use super::facts::{Gap, PerfContextLayout, RocksDbModule, Target, TlsRecipe, Ver
 use super::layout;
 use super::maps::{self, FileIdentity, Mapping, Maps};
 use super::memory;
-use super::module::{FileKey, ModuleCache, ModuleFacts, PERF_CONTEXT, Verdict};
+use super::module::{self, FileKey, ModuleCache, ModuleFacts, PERF_CONTEXT, Verdict};
 use super::process::{self, ProcessFacts};
 use super::tls;
 use super::version;
@@ -62,7 +62,12 @@ impl Inspector {
     /// [`InspectError`]: each cause has its own variant and its remedy.
     pub fn inspect(&mut self, pid: u32) -> Result<Target, InspectError> {
         self.without.clear();
-        self.look_into(pid)
+        match self.look_into(pid) {
+            Err(InspectError::NoRocksDb { hint: None, .. }) => {
+                Err(InspectError::NoRocksDb { pid, hint: stripped_hint(pid) })
+            }
+            result => result,
+        }
     }
 
     /// Looks into all processes but our own. Processes without RocksDB and those that end meanwhile are
@@ -167,6 +172,13 @@ impl Inspector {
     }
 }
 
+/// Says so when the executable has RocksDB's texts but not its symbols.
+fn stripped_hint(pid: u32) -> Option<String> {
+    let file = open_regular(Path::new(&format!("/proc/{pid}/exe"))).ok()?;
+    let text = "its executable has RocksDB's texts, but its symbols were stripped";
+    module::mentions_rocksdb(&file).then(|| text.to_string())
+}
+
 /// All processes but our own.
 fn pids() -> Vec<u32> {
     let own = std::process::id();
@@ -229,13 +241,15 @@ fn open_mapped(pid: u32, mapping: &Mapping) -> io::Result<(File, PathBuf)> {
     Err(denied)
 }
 
+/// Opens a regular file. Looks before it opens, since opening a device can have effects of its own.
 fn open_regular(path: &Path) -> io::Result<File> {
+    let not_regular = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(not_regular());
+    }
     let mut options = std::fs::OpenOptions::new();
     let file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    Ok(file)
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
 }
 
 fn is_same_file(data: &std::fs::Metadata, file: FileIdentity) -> bool {

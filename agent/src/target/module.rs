@@ -183,6 +183,18 @@ fn has_symbol_name(file: &File, headers: &ElfHeaders, name: &str) -> Result<bool
     Ok(false)
 }
 
+/// What every RocksDB has among its read-only data, stripped or not: the name of its first ticker.
+const TICKER_NAME: &[u8] = b"rocksdb.block.cache.miss";
+
+/// Whether a file without RocksDB's symbols has its texts all the same: most likely it was stripped.
+pub fn mentions_rocksdb(file: &File) -> bool {
+    let cache = ReadCache::new(file);
+    ElfHeaders::read(&cache).is_ok_and(|headers| {
+        let section = headers.section_named(".rodata");
+        section.is_some_and(|s| matches!(find(file, s.file_offset, s.size, TICKER_NAME), Ok(Some(_))))
+    })
+}
+
 fn as_elf_error(error: io::Error) -> ElfError {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         let reason = "is not inside the file, which was cut".to_string();

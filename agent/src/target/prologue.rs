@@ -1,14 +1,23 @@
 //! Choosing the instruction a probe goes on, from a function's first bytes.
 //!
 //! Two demands: the instruction should be one that the kernel emulates instead of single-stepping (a
-//! tenth of the price), and the stack pointer must still be what it was at the entry, because a return
-//! probe replaces the return address it finds there. Also reads field offsets from small accessors.
+//! tenth of the price), and everything a probe reads must still be what it was at the entry: the stack
+//! pointer, because a return probe replaces the return address it finds there, and the arguments. So some
+//! harmless instructions may be stepped over to a `push`. Also reads field offsets from small accessors.
 
 use super::facts::SiteKind;
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, Register,
+};
 
-/// Bytes of a function that are looked at: two instructions of the greatest length (15) and `endbr64`.
-pub const PROLOGUE_BYTES: usize = 40;
+/// Bytes of a function that are looked at: the stepped-over instructions and the probed one, of up to 15
+/// bytes each.
+pub const PROLOGUE_BYTES: usize = 80;
+
+/// Instructions that are stepped over at most. GCC puts one or two loads of addresses in front of the
+/// first `push`; farther in, a function has begun its work.
+const STEPPED_OVER_MAX: usize = 4;
 
 /// Bytes of an accessor that are looked at: the load of the field is among its first few instructions.
 pub const ACCESSOR_BYTES: usize = 64;
@@ -16,7 +25,7 @@ pub const ACCESSOR_BYTES: usize = 64;
 /// Where to probe a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Distance from the function's first byte: 0, or 4 behind `endbr64`.
+    /// Distance from the function's first byte; all before it leaves stack pointer and arguments alone.
     pub bytes_into_function: u8,
     /// What a hit costs.
     pub kind: SiteKind,
@@ -42,19 +51,38 @@ pub enum Refusal {
     Traps,
 }
 
-/// Chooses the site from a function's first bytes.
+/// Chooses the site from a function's first bytes: the first emulated instruction that is reached with
+/// stack pointer and arguments untouched, else the first instruction (behind `endbr64`).
 ///
 /// # Errors
-/// A [`Refusal`] when no safe site exists.
+/// A [`Refusal`] when the first instruction says that no safe site exists.
 pub fn choose(code: &[u8]) -> Result<Choice, Refusal> {
     let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
     let mut instruction = decoder.decode();
-    let mut bytes_into_function = 0;
     if instruction.code() == Code::Endbr64 {
-        // Nothing but this one is stepped over: it leaves the stack pointer alone.
-        bytes_into_function = 4;
         instruction = decoder.decode();
     }
+    check(&instruction)?;
+    let first = Choice { bytes_into_function: at(&instruction), kind: SiteKind::SingleStepped };
+    for _ in 0..=STEPPED_OVER_MAX {
+        if is_emulated(&instruction) {
+            return Ok(Choice { bytes_into_function: at(&instruction), kind: SiteKind::Emulated });
+        }
+        if !leaves_arguments_alone(&instruction) {
+            break;
+        }
+        instruction = decoder.decode();
+    }
+    Ok(first)
+}
+
+/// Distance from the function's first byte: at most [`PROLOGUE_BYTES`], the decoder began at 0.
+fn at(instruction: &Instruction) -> u8 {
+    u8::try_from(instruction.ip()).unwrap_or(0)
+}
+
+/// Refuses functions that cannot be probed at their first instruction.
+fn check(instruction: &Instruction) -> Result<(), Refusal> {
     if instruction.is_invalid() {
         return Err(Refusal::NotAnInstruction);
     }
@@ -62,13 +90,41 @@ pub fn choose(code: &[u8]) -> Result<Choice, Refusal> {
         return Err(Refusal::FiveByteNop);
     }
     match instruction.flow_control() {
-        FlowControl::Return => return Err(Refusal::ReturnsAtOnce),
-        FlowControl::Interrupt | FlowControl::Exception => return Err(Refusal::Traps),
-        _ if instruction.mnemonic() == Mnemonic::Hlt => return Err(Refusal::Traps),
-        _ => {}
+        FlowControl::Return => Err(Refusal::ReturnsAtOnce),
+        FlowControl::Interrupt | FlowControl::Exception => Err(Refusal::Traps),
+        _ if instruction.mnemonic() == Mnemonic::Hlt => Err(Refusal::Traps),
+        _ => Ok(()),
     }
-    let kind = if is_emulated(&instruction) { SiteKind::Emulated } else { SiteKind::SingleStepped };
-    Ok(Choice { bytes_into_function, kind })
+}
+
+/// Whether an instruction can be stepped over: it goes on to the next one, writes no memory, and leaves
+/// the stack pointer and the six registers of arguments as they are.
+fn leaves_arguments_alone(instruction: &Instruction) -> bool {
+    const KEPT: [Register; 7] = [
+        Register::RSP,
+        Register::RDI,
+        Register::RSI,
+        Register::RDX,
+        Register::RCX,
+        Register::R8,
+        Register::R9,
+    ];
+    if instruction.is_invalid()
+        || instruction.flow_control() != FlowControl::Next
+        || instruction.is_stack_instruction()
+    {
+        return false;
+    }
+    let reads_only = |access| {
+        matches!(access, OpAccess::None | OpAccess::NoMemAccess | OpAccess::Read | OpAccess::CondRead)
+    };
+    let mut factory = InstructionInfoFactory::new();
+    let info = factory.info(instruction);
+    let registers = info.used_registers().iter();
+    registers
+        .filter(|used| KEPT.contains(&used.register().full_register()))
+        .all(|used| reads_only(used.access()))
+        && info.used_memory().iter().all(|used| reads_only(used.access()))
 }
 
 /// `push` of a 64-bit register in its plain encoding (1 byte, or 2 with REX.B), or the 1-byte `nop`: what
@@ -156,6 +212,33 @@ mod tests {
     }
 
     #[test]
+    fn harmless_instructions_are_stepped_over_to_a_push() {
+        // lea 0x70e3d9(%rip),%rax; push %rbx: ArenaWrappedDBIter's destructor in RocksDB 11.12
+        assert_eq!(choose(&[0x48, 0x8d, 0x05, 0xd9, 0xe3, 0x70, 0x00, 0x53]), emulated(7));
+        // endbr64; mov %fs:0x28,%rax; push %rbp
+        let code = [0xf3, 0x0f, 0x1e, 0xfa, 0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0, 0x55];
+        assert_eq!(choose(&code), emulated(13));
+        // mov %rdi,%rax; push %rbp
+        assert_eq!(choose(&[0x48, 0x89, 0xf8, 0x55]), emulated(3));
+    }
+
+    #[test]
+    fn what_changes_an_argument_or_memory_or_jumps_is_not_stepped_over() {
+        assert_eq!(choose(&[0x48, 0x89, 0xfe, 0x55]), single_stepped(0)); // mov %rdi,%rsi; push %rbp
+        assert_eq!(choose(&[0x31, 0xd2, 0x55]), single_stepped(0)); // xor %edx,%edx; push %rbp
+        assert_eq!(choose(&[0x48, 0x89, 0x07, 0x55]), single_stepped(0)); // mov %rax,(%rdi); push %rbp
+        assert_eq!(choose(&[0x74, 0x10, 0x55]), single_stepped(0)); // je; push %rbp
+        assert_eq!(choose(&[0xe8, 0, 0, 0, 0, 0x55]), single_stepped(0)); // call; push %rbp
+        // sub $0x8,%rsp; push %rbp
+        assert_eq!(choose(&[0x48, 0x83, 0xec, 0x08, 0x55]), single_stepped(0));
+        // mov (%rdi),%rax six times; push %rbp: too far in
+        let far = [[0x48, 0x8b, 0x07].repeat(6), vec![0x55]].concat();
+        assert_eq!(choose(&far), single_stepped(0));
+        // lea (%rip),%rax, and the bytes end
+        assert_eq!(choose(&[0x48, 0x8d, 0x05, 0, 0, 0, 0]), single_stepped(0));
+    }
+
+    #[test]
     fn unsafe_sites_are_refused() {
         assert_eq!(choose(&[0xc3]), Err(Refusal::ReturnsAtOnce));
         assert_eq!(choose(&[0xf3, 0xc3]), Err(Refusal::ReturnsAtOnce));
@@ -196,8 +279,11 @@ mod tests {
         #[test]
         fn any_bytes_are_survived(code in proptest::collection::vec(any::<u8>(), 0..80)) {
             if let Ok(choice) = choose(&code) {
-                prop_assert!(choice.bytes_into_function == 0 || code.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]));
-                prop_assert!(usize::from(choice.bytes_into_function) < code.len());
+                let site = &code[usize::from(choice.bytes_into_function)..];
+                prop_assert!(!site.is_empty());
+                if choice.kind == SiteKind::Emulated {
+                    prop_assert!(matches!(site, [0x50..=0x57 | 0x90, ..] | [0x41, 0x50..=0x57, ..]));
+                }
             }
             if let Some(offset) = first_member_load(&code) {
                 prop_assert!(offset > 0);
