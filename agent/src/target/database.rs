@@ -4,6 +4,7 @@
 //! shows by its SST, `MANIFEST` or log files. What is inside those files is the business of `sst`.
 
 use super::facts::DatabaseDirectory;
+use super::process::inside_and_from_agent;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -72,10 +73,7 @@ pub fn find(pid: u32) -> io::Result<OpenDatabases> {
     }
     let mut databases: Vec<(Sign, DatabaseDirectory)> = signs
         .into_iter()
-        .filter_map(|(path, (sign, descriptor))| {
-            let path_from_agent = reach(&proc, &path, sign, &descriptor)?;
-            Some((sign, DatabaseDirectory { path, path_from_agent }))
-        })
+        .filter_map(|(shown, (sign, descriptor))| Some((sign, reach(pid, &shown, sign, &descriptor)?)))
         .collect();
     databases.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.path.cmp(&b.1.path)));
     found.truncated |= databases.len() > DIRECTORIES_MAX;
@@ -111,19 +109,19 @@ fn is_data_file(name: &str) -> bool {
     manifest || [".sst", ".log"].iter().any(|suffix| name.strip_suffix(suffix).is_some_and(numbered))
 }
 
-/// The directory's path from here, if it holds a RocksDB. Through the target's own root, where its paths
-/// mean what it means by them; a process that only changed its root directory shows paths of ours.
-fn reach(proc: &Path, directory: &Path, sign: Sign, descriptor: &Path) -> Option<PathBuf> {
-    let inside = proc.join("root").join(directory.strip_prefix("/").unwrap_or(directory));
-    let candidates = [inside, directory.to_path_buf()];
-    candidates.into_iter().find(|candidate| {
-        let same_lock =
-            || match (std::fs::metadata(descriptor), std::fs::symlink_metadata(candidate.join("LOCK"))) {
-                (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
-                _ => false,
-            };
-        is_rocksdb(candidate) && (sign != Sign::Lock || same_lock())
-    })
+/// The directory as its process sees it and as it is reached from here, if it holds a RocksDB. A `LOCK`
+/// must be the very file that is open: another mount may cover it.
+fn reach(pid: u32, shown: &Path, sign: Sign, descriptor: &Path) -> Option<DatabaseDirectory> {
+    let (path, path_from_agent) = inside_and_from_agent(pid, shown);
+    let is_same_lock = || {
+        let named = std::fs::symlink_metadata(path_from_agent.join("LOCK"));
+        match (std::fs::metadata(descriptor), named) {
+            (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+            _ => false,
+        }
+    };
+    let holds = is_rocksdb(&path_from_agent) && (sign != Sign::Lock || is_same_lock());
+    holds.then_some(DatabaseDirectory { path, path_from_agent })
 }
 
 /// Whether a directory holds a RocksDB: LevelDB has a `CURRENT`, too, but neither of the others.

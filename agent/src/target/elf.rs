@@ -67,6 +67,10 @@ fn malformed(part: &str, reason: impl ToString) -> ElfError {
     ElfError::Malformed { part: part.to_string(), reason: reason.to_string() }
 }
 
+fn unreadable(part: &str, error: object::read::Error) -> ElfError {
+    malformed(part, format!("cannot be read ({error}): the file was cut or changed"))
+}
+
 /// One `PT_LOAD` segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadSegment {
@@ -163,8 +167,8 @@ impl ElfHeaders {
             return Err(ElfError::TooLarge { part: "file".into(), size: length, limit: FILE_BYTES_MAX });
         }
         let header = read_file_header(data)?;
-        let programs = header.program_headers(ENDIAN, data).map_err(|e| malformed("program headers", e))?;
-        let sections = header.sections(ENDIAN, data).map_err(|e| malformed("section headers", e))?;
+        let programs = header.program_headers(ENDIAN, data).map_err(|e| unreadable("program headers", e))?;
+        let sections = header.sections(ENDIAN, data).map_err(|e| unreadable("section headers", e))?;
         for (part, count) in [("program headers", programs.len()), ("section headers", sections.len())] {
             if count > HEADERS_MAX {
                 let (size, limit) = (count as u64, HEADERS_MAX as u64);
@@ -329,7 +333,7 @@ fn read_file_header<'data, R: ReadRef<'data>>(
     if ident.get(4) != Some(&2) || ident.get(5) != Some(&1) {
         return Err(ElfError::OtherMachine { what: "not 64-bit little-endian".into() });
     }
-    let header = FileHeader64::<LittleEndian>::parse(data).map_err(|e| malformed("file header", e))?;
+    let header = FileHeader64::<LittleEndian>::parse(data).map_err(|e| unreadable("file header", e))?;
     let machine = header.e_machine.get(ENDIAN);
     if machine != elf::EM_X86_64 {
         return Err(ElfError::OtherMachine { what: format!("machine {}", machine.0) });

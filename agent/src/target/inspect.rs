@@ -228,9 +228,8 @@ fn open_mapped(pid: u32, mapping: &Mapping) -> io::Result<(File, PathBuf)> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
         Err(error) => return Err(error),
     };
-    let inside = mapping.path.strip_prefix("/").unwrap_or(&mapping.path);
-    let others =
-        [PathBuf::from(format!("/proc/{pid}/exe")), Path::new(&format!("/proc/{pid}/root")).join(inside)];
+    let (_, by_name) = process::inside_and_from_agent(pid, &mapping.path);
+    let others = [PathBuf::from(format!("/proc/{pid}/exe")), by_name];
     for path in others {
         if let Ok(file) = open_regular(&path)
             && file.metadata().is_ok_and(|data| is_same_file(&data, mapping.file))

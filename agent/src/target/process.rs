@@ -82,6 +82,17 @@ pub(super) fn without_deleted(path: PathBuf) -> PathBuf {
     }
 }
 
+/// A path that the kernel shows for a file of a process, as the process itself sees it and as it is reached
+/// from here. The kernel shows paths up to the root of the process's mount namespace; the process may have
+/// another root directory below that.
+pub(super) fn inside_and_from_agent(pid: u32, shown: &Path) -> (PathBuf, PathBuf) {
+    let root_link = PathBuf::from(format!("/proc/{pid}/root"));
+    let root = std::fs::read_link(&root_link).unwrap_or_else(|_| PathBuf::from("/"));
+    // A path outside of its root can be open, too: it is tried as it is.
+    let relative = shown.strip_prefix(&root).or_else(|_| shown.strip_prefix("/")).unwrap_or(shown);
+    (Path::new("/").join(relative), root_link.join(relative))
+}
+
 /// Whether an error of reading under `/proc/PID` says that the process is gone.
 pub(super) fn means_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
@@ -131,6 +142,14 @@ mod tests {
         assert_eq!(facts.executable, std::env::current_exe().unwrap());
         assert!(facts.name().ends_with(&format!("-{}", std::process::id())));
         assert!(!facts.command_line.contains('\0'));
+    }
+
+    #[test]
+    fn a_path_is_reached_through_the_root_of_its_process() {
+        let pid = std::process::id();
+        let (inside, from_agent) = inside_and_from_agent(pid, Path::new("/data/om db/LOCK"));
+        assert_eq!(inside, Path::new("/data/om db/LOCK"));
+        assert_eq!(from_agent, PathBuf::from(format!("/proc/{pid}/root/data/om db/LOCK")));
     }
 
     #[test]
