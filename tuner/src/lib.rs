@@ -4,6 +4,7 @@
 //! never lives here: files, sockets, clocks, BPF, threads. Time comes in as an argument. That is what
 //! makes a dry run, a simulation and a property test the same call as the real thing.
 
+pub mod attention;
 pub mod candidate;
 pub mod cost;
 pub mod evidence;
