@@ -5,6 +5,10 @@
 
 pub mod actuator;
 pub mod api;
+pub mod command;
+pub mod engine;
+pub mod failure;
+pub mod policy_file;
 pub mod probe;
 pub mod snapshot;
 pub mod sst;

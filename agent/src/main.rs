@@ -1,2 +1,31 @@
-//! The binary.
-fn main() {}
+//! The `sexton` binary: reads the command line and calls the library.
+
+use clap::Parser;
+use sexton::command::{Arguments, Command, completions, inspect, observe, plan, policy, run, targets};
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    // The reader of foreign databases must not start a thread or open a file before it is confined.
+    if let Command::ReadSst(arguments) = &arguments.command {
+        return sexton::sst::child::main(&arguments.directory);
+    }
+    let filter = EnvFilter::try_from_env("SEXTON_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    sexton::probe::forward_libbpf_messages();
+    let result = match &arguments.command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Plan(arguments) => plan::run(arguments),
+        Command::Observe(arguments) => observe::run(arguments),
+        Command::Inspect(arguments) => inspect::run(arguments),
+        Command::Targets(arguments) => targets::run(arguments),
+        Command::Policy(arguments) => policy::run(arguments),
+        Command::Completions(arguments) => completions::run(arguments),
+        Command::ReadSst(_) => return ExitCode::FAILURE,
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -36,6 +36,8 @@ const FILES_MAX: usize = 1_000_000;
 pub struct HookOptions {
     /// The hook library; `None`: beside the agent's program, or in `/usr/lib/sexton`.
     pub library: Option<PathBuf>,
+    /// Whether a hook may be brought in where none listens yet. That changes the target.
+    pub may_attach: bool,
 }
 
 /// A hook that answers. Reconnects by itself when the hook closed an idle connection.
@@ -56,7 +58,7 @@ impl HookClient {
         let process = TargetProcess::open(&target.process)?;
         let stream = match open_stream(&process)? {
             Some(stream) => stream,
-            None if target.is_jvm => attach_and_open(target, &process, options)?,
+            None if target.is_jvm && options.may_attach => attach_and_open(target, &process, options)?,
             None => return Err(ActuatorError::NoHook { pid: process.pid }),
         };
         let hello = handshake(&process, &stream)?;

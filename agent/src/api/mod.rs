@@ -20,30 +20,25 @@ use std::sync::Arc;
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
-/// Why the API cannot be served. Each message says what to do.
+/// Why the API cannot be served; [`ApiError::remedy`] says what to do.
 #[derive(Debug, Error)]
 pub enum ApiError {
     /// The address is reachable from other machines.
     #[error(
-        "refusing to listen on {address}: the API has no authentication yet, so only loopback addresses are \
-         served; use 127.0.0.1:{port} and reach it from elsewhere through ssh -L",
-        port = address.port()
+        "refusing to listen on {address}: the API has no authentication yet, so only loopback addresses are served"
     )]
     NotLoopback {
         /// The address asked for.
         address: SocketAddr,
     },
     /// Another process has the port.
-    #[error(
-        "cannot listen on {address}: the port is in use, perhaps by another sexton (see `ss -ltnp`); stop it \
-         or choose another port"
-    )]
+    #[error("cannot listen on {address}: the port is in use")]
     PortInUse {
         /// The address asked for.
         address: SocketAddr,
     },
     /// The address cannot be listened on for another reason.
-    #[error("cannot listen on {address}: {source}; choose another address or port")]
+    #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address asked for.
         address: SocketAddr,
@@ -51,11 +46,27 @@ pub enum ApiError {
         source: std::io::Error,
     },
     /// A listener that was handed over cannot be used.
-    #[error("cannot serve on the listener that was handed over: {source}; hand over a bound TCP socket")]
+    #[error("cannot serve on the listener that was handed over: {source}")]
     Listener {
         /// What the system said.
         source: std::io::Error,
     },
+}
+
+impl ApiError {
+    /// What an operator can do about it, in one sentence.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            ApiError::NotLoopback { .. } => {
+                "listen on 127.0.0.1 (`--listen 127.0.0.1:9776`) and reach it from elsewhere through `ssh -L`"
+            }
+            ApiError::PortInUse { .. } => {
+                "see who has it (`ss -ltnp`), perhaps another sexton; stop that, or choose another port with --listen"
+            }
+            ApiError::Listen { .. } => "choose another address or port with --listen",
+            ApiError::Listener { .. } => "hand over a bound TCP socket",
+        }
+    }
 }
 
 /// Listens on `address`, which must be a loopback address; port 0 lets the system choose.

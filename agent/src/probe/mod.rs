@@ -8,12 +8,14 @@ mod abi;
 mod account;
 mod error;
 mod iterator;
+mod libbpf_log;
 mod recipe;
 mod sentinel;
 mod skeleton;
 mod window;
 
 pub use error::ProbeError;
+pub use libbpf_log::forward_libbpf_messages;
 pub use recipe::Thresholds;
 pub use sentinel::{Sentinel, SentinelReading};
 pub use window::{OpenWindow, Operation, WindowResult, Windows};

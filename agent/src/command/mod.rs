@@ -1,0 +1,63 @@
+//! The command line: one module a subcommand, each a thin layer over the library.
+
+pub mod completions;
+pub mod inspect;
+pub mod observe;
+pub mod plan;
+pub mod policy;
+pub mod run;
+pub mod targets;
+
+use clap::{Parser, Subcommand};
+
+/// Keeps a RocksDB's tombstones in order, from outside the running process.
+///
+/// Sexton looks into the RocksDB of processes that are already running, unmodified; measures per seek the
+/// tombstones skipped and the blocks missed; ranks key ranges by the time readers lose there; and, where a
+/// policy says so, has exactly those ranges compacted. Without a policy it watches every RocksDB on the node
+/// and only advises.
+#[derive(Debug, Parser)]
+#[command(name = "sexton", version, propagate_version = true, after_long_help = EXAMPLES)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sexton run                                  watch every RocksDB on this node, advise only
+  sexton run --policy policies/default.yaml   the same, by a policy
+  sexton targets                              which processes have a RocksDB inside
+  sexton inspect --pid 4711                   what can be read in process 4711, and what cannot, and why
+  sexton observe --pid 4711 --seconds 5       arm the probes for 5 seconds and show what they saw
+  sexton plan --once --json                   one cycle, the plan as JSON, nothing is changed
+  curl -s localhost:9776/api/v1/ranges        the worst key ranges of a running agent
+
+Environment:
+  SEXTON_LOG    what to log to standard error, e.g. info, debug, sexton::engine=debug (default: info)
+
+Exit codes:
+  0  done     1  it could not be done     2  the flags or the policy make no sense";
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Watch, rank, plan and, in mode act, compact; serves the HTTP API until stopped.
+    Run(run::RunArguments),
+    /// Run one cycle and print the plan; never changes anything.
+    Plan(plan::PlanArguments),
+    /// Arm the probes on one process for a while and print what they saw.
+    Observe(observe::ObserveArguments),
+    /// Show what is known of a process' RocksDB and what is missing.
+    Inspect(inspect::InspectArguments),
+    /// List the processes of this node that have a RocksDB inside.
+    Targets(targets::TargetsArguments),
+    /// Check policies, or print their JSON Schema.
+    Policy(policy::PolicyArguments),
+    /// Print a shell's completion script.
+    Completions(completions::CompletionsArguments),
+    /// Reads a database directory's SST metadata on behalf of the agent.
+    #[command(name = crate::sst::CHILD_SUBCOMMAND, hide = true)]
+    ReadSst(crate::sst::ChildArguments),
+}

@@ -1,0 +1,151 @@
+//! `sexton observe`: one window on one process, and what it saw.
+
+use crate::failure::Failure;
+use crate::probe::{Sentinel, Thresholds, WindowResult, Windows};
+use crate::target::facts::Target;
+use crate::target::inspect::Inspector;
+use crate::target::process::is_alive;
+use clap::Args;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// Observations printed; the sums are always over all of them.
+const OBSERVATIONS_SHOWN_MAX: usize = 1_000;
+
+/// How often the ring buffer is emptied while the window is open.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The only slot in use: one process is observed.
+const SLOT: u32 = 0;
+
+/// Arguments of `sexton observe`.
+#[derive(Args, Debug)]
+pub struct ObserveArguments {
+    /// Process to observe.
+    #[arg(long)]
+    pid: u32,
+    /// How long to keep the probes armed.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// Go on until the process ends, at most --seconds (then 3600 unless given).
+    #[arg(long)]
+    until_exit: bool,
+    /// Operations that skip at least this many tombstones are listed one by one.
+    #[arg(long, default_value_t = 1_000)]
+    tombstones_per_operation: u64,
+    /// Operations that read at least this many blocks are listed one by one.
+    #[arg(long, default_value_t = 64)]
+    block_reads_per_operation: u64,
+    /// Show whole keys; by default only their first bytes and their length are shown.
+    #[arg(long)]
+    show_keys: bool,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arms the probes, waits, prints.
+///
+/// # Errors
+/// When the process has no RocksDB that can be read, or the kernel refuses.
+pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
+    let target = Inspector::new().inspect(arguments.pid)?;
+    let mut sentinel = Sentinel::load()?;
+    let mut windows = Windows::load()?;
+    sentinel.watch(&target, SLOT)?;
+    let opening = sentinel.read(arguments.pid)?;
+    let thresholds = Thresholds {
+        tombstones_per_operation: arguments.tombstones_per_operation,
+        block_reads_per_operation: arguments.block_reads_per_operation,
+    };
+    let mut window = windows.open(&target, SLOT, thresholds, &opening)?;
+    eprintln!("observing {}", target.name);
+    wait(arguments, &target, &mut windows)?;
+    window.disarm();
+    let closing = sentinel.read(arguments.pid)?;
+    let result = windows.collect(window, &closing)?;
+    let report = json!({
+        "target": target.name,
+        "threads": closing.threads,
+        "threads_ended": closing.threads_ended,
+        "threads_ended_unread": closing.threads_ended_unread,
+        "perf_level": opening.perf_level.or(closing.perf_level),
+        "total": result.window.total,
+        "attributed": result.window.attributed,
+        "unattributed": result.unattributed(),
+        "unowned": result.unowned,
+        "operations": result.window.operations,
+        "operations_painful": result.window.operations_painful,
+        "records_lost": result.window.records_lost,
+        "probe_hits": result.hits,
+        "read_failures": result.read_failures,
+        "map_full": result.map_full,
+        "duration_ns": result.window.duration_ns,
+        "observations": observations(&result, arguments.show_keys),
+    });
+    if arguments.json {
+        println!("{report}")
+    } else {
+        print_text(&report)
+    }
+    Ok(())
+}
+
+fn wait(arguments: &ObserveArguments, target: &Target, windows: &mut Windows) -> Result<(), Failure> {
+    let until = Instant::now() + Duration::from_secs(arguments.seconds);
+    while Instant::now() < until {
+        std::thread::sleep(POLL_INTERVAL.min(until.saturating_duration_since(Instant::now())));
+        windows.poll()?;
+        if !is_alive(&target.process) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn observations(result: &WindowResult, show_keys: bool) -> Vec<Value> {
+    let shown = result.operations.iter().take(OBSERVATIONS_SHOWN_MAX);
+    shown
+        .map(|operation| {
+            let seen = &operation.observation;
+            json!({
+                "kind": seen.kind,
+                "key": if show_keys { seen.key.escaped() } else { seen.key.redacted() },
+                "seek": seen.seek,
+                "scan": seen.scan,
+                "seek_latency_ns": seen.seek_latency_ns,
+                "scan_elapsed_ns": seen.scan_elapsed_ns,
+                "column_family_known": operation.column_family_data != 0,
+            })
+        })
+        .collect()
+}
+
+fn print_text(report: &Value) {
+    let counters = |name: &str| {
+        let part = report.get(name).cloned().unwrap_or_default();
+        format!(
+            "{:>14} tombstones skipped {:>14} block reads",
+            part["tombstones_skipped"].to_string(),
+            part["block_reads"].to_string()
+        )
+    };
+    println!("total         {}", counters("total"));
+    println!("attributed    {}", counters("attributed"));
+    println!("unattributed  {}", counters("unattributed"));
+    println!(
+        "{} operations, {} of them painful, {} records lost",
+        report["operations"], report["operations_painful"], report["records_lost"]
+    );
+    for seen in report["observations"].as_array().into_iter().flatten().take(20) {
+        println!(
+            "  {} {}: {} tombstones in the seek, {} in the scan after it, {} ns + {} ns",
+            seen["kind"].as_str().unwrap_or_default(),
+            seen["key"].as_str().unwrap_or_default(),
+            seen["seek"]["tombstones_skipped"],
+            seen["scan"]["tombstones_skipped"],
+            seen["seek_latency_ns"],
+            seen["scan_elapsed_ns"],
+        );
+    }
+}

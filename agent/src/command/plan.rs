@@ -1,0 +1,80 @@
+//! `sexton plan`: one cycle, and what would be done.
+
+use crate::engine::{Engine, EngineOptions};
+use crate::failure::Failure;
+use crate::policy_file;
+use clap::Args;
+use sexton_tuner::policy::{Mode, Policy};
+use std::path::PathBuf;
+
+/// Arguments of `sexton plan`.
+#[derive(Args, Debug)]
+pub struct PlanArguments {
+    /// One cycle, then the plan. It is what this command does; the flag makes scripts say so.
+    #[arg(long)]
+    once: bool,
+    /// Policy file; whatever its mode, nothing is changed.
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Plan only for this process; can be given several times.
+    #[arg(long)]
+    pid: Vec<u32>,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs one cycle and prints its plan.
+///
+/// # Errors
+/// As `sexton run`.
+pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
+    let mut policy =
+        arguments.policy.as_deref().map(policy_file::load).transpose()?.unwrap_or_else(Policy::default);
+    forbid_acting(&mut policy);
+    let mut engine = Engine::new(EngineOptions {
+        policy,
+        policy_path: arguments.policy.clone(),
+        pids: arguments.pid.clone(),
+        hook_library: None,
+    })?;
+    let snapshot = engine.cycle_once();
+    if arguments.json {
+        let json = serde_json::to_string_pretty(&snapshot)
+            .map_err(|error| Failure::new(error, "this is not expected: report it"))?;
+        println!("{json}");
+        return Ok(());
+    }
+    println!(
+        "{} targets, {} ranges, plan of {} steps: {} of {} bytes",
+        snapshot.targets.len(),
+        snapshot.ranges.len(),
+        snapshot.plan.steps.len(),
+        snapshot.plan.cost_bytes,
+        snapshot.plan.budget_bytes
+    );
+    for step in &snapshot.plan.steps {
+        println!("{} {} {} [{}, {})", step.action, step.target, step.subject, step.begin, end(&step.end));
+        println!("  {}", step.reason);
+        for command in &step.commands {
+            println!("  run: {command}");
+        }
+    }
+    for refusal in &snapshot.plan.refusals {
+        println!("not {}: {} ({})", refusal.subject, refusal.reason, refusal.rule);
+    }
+    Ok(())
+}
+
+fn end(end: &Option<String>) -> &str {
+    end.as_deref().unwrap_or("end")
+}
+
+/// A plan is only looked at here, whatever the policy says.
+fn forbid_acting(policy: &mut Policy) {
+    let lower = |mode: Mode| if mode == Mode::Act { Mode::Advise } else { mode };
+    policy.mode = lower(policy.mode);
+    for target in &mut policy.targets {
+        target.mode = target.mode.map(lower);
+    }
+}

@@ -1,0 +1,42 @@
+//! `sexton policy`: checking policies without running them.
+
+use crate::failure::Failure;
+use crate::policy_file;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// Arguments of `sexton policy`.
+#[derive(Args, Debug)]
+pub struct PolicyArguments {
+    #[command(subcommand)]
+    command: PolicyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum PolicyCommand {
+    /// Check policy files; the first error is shown with a picture of its line.
+    Check {
+        /// Files to check.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Print the JSON Schema of a policy, for editors.
+    Schema,
+}
+
+/// Checks, or prints the schema.
+///
+/// # Errors
+/// The first policy that is not one.
+pub fn run(arguments: &PolicyArguments) -> Result<(), Failure> {
+    match &arguments.command {
+        PolicyCommand::Check { files } => {
+            for file in files {
+                policy_file::load(file)?;
+                println!("{}: ok", file.display());
+            }
+        }
+        PolicyCommand::Schema => println!("{}", sexton_tuner::policy::schema()),
+    }
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! `sexton run`: the loop and the HTTP API, until a signal.
+
+use crate::api;
+use crate::engine::{Control, Engine, EngineOptions};
+use crate::failure::Failure;
+use crate::policy_file;
+use crate::snapshot::{COMMANDS_QUEUED_MAX, Command, Snapshot};
+use clap::Args;
+use sexton_tuner::policy::Policy;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tracing::info;
+
+/// Arguments of `sexton run`.
+#[derive(Args, Debug)]
+pub struct RunArguments {
+    /// Policy file; without one every RocksDB on the node is watched, in mode advise.
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Watch only this process; can be given several times. The policy must match it too.
+    #[arg(long)]
+    pid: Vec<u32>,
+    /// Where to serve the HTTP API; loopback addresses only.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9776")]
+    listen: SocketAddr,
+    /// The hook's library; by default beside the agent's executable, then in /usr/lib/sexton.
+    #[arg(long, value_name = "FILE")]
+    hook_library: Option<PathBuf>,
+}
+
+/// Runs until SIGINT or SIGTERM.
+///
+/// # Errors
+/// When the policy is none, the address cannot be had, a --pid cannot be a target, or the kernel refuses
+/// the programs. Once it runs, it only degrades and says so.
+pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
+    let policy = arguments.policy.as_deref().map(policy_file::load).transpose()?;
+    let listener = api::bind(arguments.listen)?;
+    let mut engine = Engine::new(EngineOptions {
+        policy: policy.unwrap_or_else(Policy::default),
+        policy_path: arguments.policy.clone(),
+        pids: arguments.pid.clone(),
+        hook_library: arguments.hook_library.clone(),
+    })?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let (publisher, snapshots) = watch::channel(Arc::new(Snapshot::default()));
+    let (sender, commands) = mpsc::channel(COMMANDS_QUEUED_MAX);
+    let server = serve(listener, snapshots, sender, Arc::clone(&stop))?;
+    info!(address = %arguments.listen, "serving the HTTP API");
+    engine.run(&mut Control::new(publisher, commands, stop));
+    drop(engine);
+    // The server ends with the signal that stopped the engine.
+    let _ = server.join();
+    Ok(())
+}
+
+/// The listening half: it sees published snapshots and a channel for commands, and nothing else.
+fn serve(
+    listener: TcpListener,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    commands: mpsc::Sender<Command>,
+    stop: Arc<AtomicBool>,
+) -> Result<JoinHandle<()>, Failure> {
+    let failure =
+        |error| Failure::new(format!("cannot start the HTTP server: {error}"), "see the system's message");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("sexton-api")
+        .enable_all()
+        .build()
+        .map_err(failure)?;
+    let (interrupt, terminate) = runtime
+        .block_on(async { Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)) })
+        .map_err(failure)?;
+    let body = move || {
+        let (mut interrupt, mut terminate) = (interrupt, terminate);
+        let shutdown = async move {
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+            info!("stopping");
+            stop.store(true, Ordering::Relaxed);
+        };
+        if let Err(error) = runtime.block_on(api::serve(listener, snapshots, commands, shutdown)) {
+            tracing::error!(%error, "the HTTP server stopped");
+        }
+    };
+    std::thread::Builder::new().name("sexton-api".into()).spawn(body).map_err(failure)
+}

@@ -1,0 +1,432 @@
+//! Carrying out a plan, one action at a time, and measuring what came of it.
+
+use super::evidence::{SstRead, read_files};
+use super::history::Owed;
+use super::publish::{shown, shown_range};
+use super::watched::Watched;
+use super::{Control, Engine};
+use crate::actuator::{
+    Actuator, ActuatorError, AdviseActuator, CommandTemplate, CompactEnd, CompactOutcome, CompactRequest,
+    ExecActuator, HookActuator, ThrottleRequest,
+};
+use crate::snapshot::ActionView;
+use sexton_tuner::evidence::{PastAction, SstFile};
+use sexton_tuner::plan::Action;
+use sexton_tuner::policy::{ActuatorKind, KeyDisplay, Mode};
+use sexton_tuner::range::KeyRange;
+use sexton_tuner::rank::RangeAssessment;
+use sexton_tuner::verify::verdict;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+/// Longest time that one compaction may take. Its bytes are bounded by the budget; a disk that needs longer
+/// for them is hurting already.
+const COMPACTION_TIME_LIMIT: Duration = Duration::from_secs(600);
+
+/// A range to compact, out of a plan.
+struct Compaction {
+    target: String,
+    database: String,
+    column_family: String,
+    range: KeyRange,
+    cost_bytes: u64,
+    relief_seconds_per_second: f64,
+    reason: String,
+}
+
+impl Compaction {
+    /// The compaction that an action is; `None` for another kind of action.
+    fn of(action: &Action) -> Option<Compaction> {
+        let Action::CompactRange {
+            target,
+            database,
+            column_family,
+            range,
+            cost_bytes,
+            relief_seconds_per_second,
+            reason,
+            ..
+        } = action
+        else {
+            return None;
+        };
+        Some(Compaction {
+            target: target.clone(),
+            database: database.clone(),
+            column_family: column_family.clone(),
+            range: range.clone(),
+            cost_bytes: *cost_bytes,
+            relief_seconds_per_second: *relief_seconds_per_second,
+            reason: reason.clone(),
+        })
+    }
+}
+
+/// A throttle to set, out of a plan.
+struct Throttle {
+    target: String,
+    name: String,
+    value: String,
+    command: Vec<String>,
+    time_limit: Duration,
+    reason: String,
+}
+
+impl Engine {
+    /// Carries out the plan for the targets whose mode is act.
+    pub(super) fn act(&mut self, control: &mut Control) {
+        for action in self.plan.actions.clone() {
+            control.take_commands();
+            if control.stopped() {
+                return;
+            }
+            match action {
+                compaction @ Action::CompactRange { .. } => {
+                    if let Some(compact) = Compaction::of(&compaction)
+                        && self.may_act(&compact.target)
+                    {
+                        self.compact(&compact, control);
+                    }
+                }
+                Action::SetThrottle { target, name, value, command, timeout, reason }
+                    if self.may_act(&target) =>
+                {
+                    let time_limit = timeout.duration();
+                    self.throttle(&Throttle { target, name, value, command, time_limit, reason });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn may_act(&self, target: &str) -> bool {
+        self.roster.watched.iter().any(|watched| watched.target.name == target && watched.mode == Mode::Act)
+    }
+
+    /// Compacts one range; the snapshot shows it as running meanwhile.
+    fn compact(&mut self, compact: &Compaction, control: &mut Control) {
+        let keys = self.options.policy.keys;
+        let range = shown_range(&compact.range, keys);
+        info!(target = compact.target, column_family = compact.column_family, range, "compacting");
+        let before = self.assessed(compact);
+        let pain_before = before.pain_seconds_per_second;
+        let id = self.history.begin(ActionView {
+            started_at: jiff::Timestamp::now().to_string(),
+            action: "compact_range".into(),
+            target: compact.target.clone(),
+            subject: compact.column_family.clone(),
+            begin: shown(&compact.range.begin, keys),
+            end: compact.range.end.as_ref().map(|end| shown(end, keys)),
+            state: "running".into(),
+            reason: compact.reason.clone(),
+            pain_before,
+            ..ActionView::default()
+        });
+        control.begin_action();
+        control.publish(self.snapshot());
+        let Some(watched) =
+            self.roster.watched.iter_mut().find(|watched| watched.target.name == compact.target)
+        else {
+            return;
+        };
+        let started = Instant::now();
+        let files_before = read_files(watched, Path::new(&compact.database));
+        let result = run_compaction(watched, compact, control);
+        let files_after = read_files(watched, Path::new(&compact.database));
+        let effect = Effect::of(compact, files_before.as_ref(), files_after.as_ref(), result.as_ref().ok());
+        let done = matches!(&result, Ok(outcome) if outcome.end == CompactEnd::Done);
+        if done {
+            watched.remember(PathBuf::from(&compact.database), past_action(compact));
+            self.bucket.spend(effect.bytes_rewritten.max(compact.cost_bytes));
+            self.history.owe(owed(id, compact, before));
+        } else if let Ok(outcome) = &result {
+            info!(target = compact.target, ?outcome, "cancelled");
+        }
+        self.history.update(id, |action| {
+            action.ended_at = Some(jiff::Timestamp::now().to_string());
+            action.duration_seconds = started.elapsed().as_secs_f64();
+            action.bytes_rewritten = effect.bytes_rewritten;
+            action.deletions_before = effect.deletions_before;
+            action.deletions_after = effect.deletions_after;
+            (action.state, action.outcome) = in_words(&result, &effect);
+        });
+        if let Err(error) = &result {
+            warn!(target = compact.target, %error, help = error.remedy(), "the range was not compacted");
+        }
+        control.publish(self.snapshot());
+    }
+
+    /// The assessment that the plan's action came from; an empty one where it is gone.
+    fn assessed(&self, compact: &Compaction) -> RangeAssessment {
+        let found = self.plan.assessments.iter().find(|assessed| {
+            assessed.target == compact.target
+                && assessed.database == compact.database
+                && assessed.column_family.as_ref() == Some(&compact.column_family)
+                && assessed.range == compact.range
+        });
+        found.cloned().unwrap_or_else(|| RangeAssessment {
+            target: compact.target.clone(),
+            database: compact.database.clone(),
+            column_family: Some(compact.column_family.clone()),
+            range: compact.range.clone(),
+            operations_per_second: 0.0,
+            tombstones_per_seek: 0.0,
+            memtable_tombstones_per_seek: 0.0,
+            misses_per_seek: 0.0,
+            size_bytes: 0,
+            entries: 0,
+            deletions: 0,
+            density: 0.0,
+            pain_seconds_per_second: compact.relief_seconds_per_second,
+            relief_seconds_per_second: compact.relief_seconds_per_second,
+            cost_bytes: compact.cost_bytes,
+            relief_per_byte: 0.0,
+            reason: compact.reason.clone(),
+        })
+    }
+
+    fn throttle(&mut self, throttle: &Throttle) {
+        let Some(watched) = self.roster.watched.iter().find(|watched| watched.target.name == throttle.target)
+        else {
+            return;
+        };
+        let request = ThrottleRequest {
+            process: watched.target.process,
+            name: throttle.name.clone(),
+            value: throttle.value.clone(),
+            command: throttle.command.clone(),
+            time_limit: throttle.time_limit,
+        };
+        let started = Instant::now();
+        let started_at = jiff::Timestamp::now().to_string();
+        let result = ExecActuator::new(None, throttle.time_limit, false).set_throttle(&request);
+        let (state, outcome) = match &result {
+            Ok(outcome) => ("done", outcome.output.clone()),
+            Err(error) => ("failed", error.to_string()),
+        };
+        if result.is_ok() {
+            let key = (throttle.target.clone(), throttle.name.clone());
+            self.throttles.insert(key, throttle.value.clone());
+        }
+        info!(target = throttle.target, throttle = throttle.name, value = throttle.value, state, "throttle");
+        self.history.begin(ActionView {
+            started_at,
+            ended_at: Some(jiff::Timestamp::now().to_string()),
+            action: "set_throttle".into(),
+            target: throttle.target.clone(),
+            subject: throttle.name.clone(),
+            begin: throttle.value.clone(),
+            state: state.into(),
+            reason: throttle.reason.clone(),
+            outcome,
+            duration_seconds: started.elapsed().as_secs_f64(),
+            ..ActionView::default()
+        });
+    }
+
+    /// Measures the actions whose targets have had a window since.
+    pub(super) fn verify(&mut self) {
+        let fresh: Vec<String> = self.fresh.drain(..).collect();
+        for target in fresh {
+            for owed in self.history.due(&target) {
+                self.verify_one(owed);
+            }
+        }
+    }
+
+    fn verify_one(&mut self, owed: Owed) {
+        let Some(watched) = self.roster.watched.iter_mut().find(|watched| watched.target.name == owed.target)
+        else {
+            return;
+        };
+        let had_operations = watched.evidence.iter().any(|evidence| evidence.window.operations > 0);
+        if !had_operations && self.history.postpone(owed.clone()) {
+            return;
+        }
+        let of_target: Vec<RangeAssessment> =
+            self.plan.assessments.iter().filter(|range| range.target == owed.target).cloned().collect();
+        let verdict = verdict(&owed.before, &of_target, owed.relief_promised);
+        if let Some(past) = watched.past_actions.get_mut(&owed.database) {
+            settle_past_action(past, &owed, verdict.helped);
+        }
+        info!(target = owed.target, helped = verdict.helped, reason = verdict.reason, "verified");
+        self.history.update(owed.id, |action| {
+            action.pain_after = Some(verdict.pain_after_seconds_per_second);
+            action.state = if verdict.helped { "helped" } else { "did_not_help" }.into();
+            action.outcome = format!("{}; {}", action.outcome, verdict.reason);
+        });
+    }
+
+    /// What an operator would run to the same end.
+    pub(super) fn commands_for(&self, action: &Action) -> Vec<String> {
+        let Some(compact) = Compaction::of(action) else { return Vec::new() };
+        let watched = self.roster.watched.iter().find(|watched| watched.target.name == compact.target);
+        watched.map_or_else(Vec::new, |watched| {
+            let show_keys = self.options.policy.keys == KeyDisplay::Shown;
+            let advise = match (watched.entry.actuator, exec_actuator(watched, show_keys)) {
+                (ActuatorKind::Exec, Ok(exec)) => AdviseActuator::instead_of_exec(exec),
+                _ => AdviseActuator::instead_of_hook(self.options.policy_path.clone()),
+            };
+            advise.commands_for(&request(watched, &compact))
+        })
+    }
+}
+
+/// Runs the compaction on a thread of its own, so that commands are heard while it runs.
+fn run_compaction(
+    watched: &mut Watched,
+    compact: &Compaction,
+    control: &mut Control,
+) -> Result<CompactOutcome, ActuatorError> {
+    let request = request(watched, compact);
+    let cancelled = control.cancelled();
+    let result = match (watched.entry.actuator, watched.hook.take()) {
+        (ActuatorKind::Hook, Some(hook)) => {
+            let hook = watched.hook.insert(hook);
+            on_a_thread(&mut HookActuator::new(hook, COMPACTION_TIME_LIMIT), &request, &cancelled, control)
+        }
+        (ActuatorKind::Exec, _) => {
+            on_a_thread(&mut exec_actuator(watched, false)?, &request, &cancelled, control)
+        }
+        _ => Err(ActuatorError::NoHook { pid: request.process.pid }),
+    };
+    if let (Err(ActuatorError::Hook { .. }), Some(handles)) = (&result, request.handles) {
+        watched.identities.forget(handles.database);
+    }
+    result
+}
+
+fn on_a_thread(
+    actuator: &mut (dyn Actuator + Send),
+    request: &CompactRequest,
+    cancelled: &AtomicBool,
+    control: &mut Control,
+) -> Result<CompactOutcome, ActuatorError> {
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| actuator.compact_range(request, cancelled));
+        while !running.is_finished() {
+            control.pause();
+        }
+        running.join().unwrap_or_else(|_| {
+            Err(ActuatorError::Request { reason: "the actuator failed in a way it must not".into() })
+        })
+    })
+}
+
+/// The policy's command for this target.
+fn exec_actuator(watched: &Watched, show_keys: bool) -> Result<ExecActuator, ActuatorError> {
+    let Some(exec) = &watched.entry.exec else {
+        return Ok(ExecActuator::new(None, COMPACTION_TIME_LIMIT, show_keys));
+    };
+    let template = CommandTemplate::new(&exec.compact)?;
+    Ok(ExecActuator::new(Some(template), exec.timeout.duration(), show_keys))
+}
+
+fn request(watched: &Watched, compact: &Compaction) -> CompactRequest {
+    let database = PathBuf::from(&compact.database);
+    CompactRequest {
+        process: watched.target.process,
+        target: watched.target.name.clone(),
+        handles: watched.identities.handles(&database, &compact.column_family),
+        database,
+        column_family: compact.column_family.clone(),
+        range: compact.range.clone(),
+        cost_bytes: compact.cost_bytes,
+        force_bottommost: true,
+    }
+}
+
+/// What a compaction changed in the live SST files.
+struct Effect {
+    bytes_rewritten: u64,
+    deletions_before: u64,
+    deletions_after: u64,
+}
+
+impl Effect {
+    /// From the files before and after; from the actuator's own count where these could not be read.
+    fn of(
+        compact: &Compaction,
+        before: Option<&SstRead>,
+        after: Option<&SstRead>,
+        outcome: Option<&CompactOutcome>,
+    ) -> Effect {
+        let (Some(before), Some(after)) = (before, after) else {
+            return Effect {
+                bytes_rewritten: outcome.map_or(0, |outcome| outcome.bytes_replaced),
+                deletions_before: outcome.map_or(0, |outcome| outcome.deletions_before),
+                deletions_after: outcome.map_or(0, |outcome| outcome.deletions_after),
+            };
+        };
+        let inside = |file: &&SstFile| {
+            file.column_family == compact.column_family
+                && compact.range.overlaps_closed(&file.smallest, &file.largest)
+        };
+        let left: HashSet<u64> = after.iter().map(|file| file.number).collect();
+        let deletions = |files: &SstRead| files.iter().filter(inside).map(|file| file.deletions).sum();
+        let replaced = before.iter().filter(inside).filter(|file| !left.contains(&file.number));
+        Effect {
+            bytes_rewritten: replaced.map(|file| file.size_bytes).sum(),
+            deletions_before: deletions(before),
+            deletions_after: deletions(after),
+        }
+    }
+}
+
+fn in_words(result: &Result<CompactOutcome, ActuatorError>, effect: &Effect) -> (String, String) {
+    let changed = format!(
+        "{} bytes of SST files replaced, deletions in them {} -> {}",
+        effect.bytes_rewritten, effect.deletions_before, effect.deletions_after
+    );
+    match result {
+        Ok(CompactOutcome { end: CompactEnd::Done, .. }) => ("done".into(), changed),
+        Ok(CompactOutcome { end: CompactEnd::Cancelled { reason }, .. }) => {
+            ("cancelled".into(), format!("{reason}; {changed}"))
+        }
+        Err(error) => ("failed".into(), format!("{error}; {}", error.remedy())),
+    }
+}
+
+fn past_action(compact: &Compaction) -> PastAction {
+    PastAction {
+        column_family: compact.column_family.clone(),
+        range: compact.range.clone(),
+        ended_unix_s: jiff::Timestamp::now().as_second(),
+        helped: None,
+        failures_in_a_row: 0,
+    }
+}
+
+fn owed(id: u64, compact: &Compaction, before: RangeAssessment) -> Owed {
+    Owed {
+        id,
+        target: compact.target.clone(),
+        database: PathBuf::from(&compact.database),
+        column_family: compact.column_family.clone(),
+        range: compact.range.clone(),
+        before,
+        relief_promised: compact.relief_seconds_per_second,
+        windows_waited: 0,
+    }
+}
+
+/// Notes the verdict on the newest action on exactly this range; failures count on from the one before.
+fn settle_past_action(past: &mut [PastAction], owed: &Owed, helped: bool) {
+    let earlier_failures = past
+        .iter()
+        .rev()
+        .filter(|action| action.column_family == owed.column_family && action.range.overlaps(&owed.range))
+        .find(|action| action.helped.is_some())
+        .map_or(0, |action| action.failures_in_a_row);
+    let newest = past
+        .iter_mut()
+        .rev()
+        .find(|action| action.column_family == owed.column_family && action.range == owed.range);
+    if let Some(action) = newest {
+        action.helped = Some(helped);
+        action.failures_in_a_row = if helped { 0 } else { earlier_failures.saturating_add(1) };
+    }
+}

@@ -1,0 +1,107 @@
+//! The engine's only ways in and out: commands come in, snapshots go out, and it can be told to stop.
+
+use crate::snapshot::{Command, Snapshot};
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+use tracing::{info, warn};
+
+/// How often something is looked at while the engine waits.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Channels to the outside.
+pub struct Control {
+    publisher: Option<watch::Sender<Arc<Snapshot>>>,
+    commands: Option<mpsc::Receiver<Command>>,
+    stop: Arc<AtomicBool>,
+    /// Set while an action runs and somebody asked to cancel it; the actuator looks at it.
+    cancelled: Arc<AtomicBool>,
+    cycle_now: bool,
+}
+
+impl Control {
+    /// Control by these channels.
+    pub fn new(
+        publisher: watch::Sender<Arc<Snapshot>>,
+        commands: mpsc::Receiver<Command>,
+        stop: Arc<AtomicBool>,
+    ) -> Control {
+        Control {
+            publisher: Some(publisher),
+            commands: Some(commands),
+            stop,
+            cancelled: Arc::default(),
+            cycle_now: false,
+        }
+    }
+
+    /// No outside at all: for a single cycle.
+    pub fn detached() -> Control {
+        Control {
+            publisher: None,
+            commands: None,
+            stop: Arc::default(),
+            cancelled: Arc::default(),
+            cycle_now: false,
+        }
+    }
+
+    /// Whether the engine was told to stop.
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Replaces what the outside sees.
+    pub fn publish(&self, snapshot: Snapshot) {
+        if let Some(publisher) = &self.publisher {
+            publisher.send_replace(Arc::new(snapshot));
+        }
+    }
+
+    /// The flag that tells a running action to end.
+    pub fn cancelled(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.cancelled)
+    }
+
+    /// Begins an action: an earlier wish to cancel is not about this one.
+    pub fn begin_action(&mut self) {
+        self.cancelled.store(self.stopped(), Ordering::Relaxed);
+    }
+
+    /// Takes waiting commands.
+    pub fn take_commands(&mut self) {
+        while let Some(command) = self.commands.as_mut().and_then(|commands| commands.try_recv().ok()) {
+            info!(?command, "asked");
+            match command {
+                Command::CancelAction => self.cancelled.store(true, Ordering::Relaxed),
+                Command::RunCycleNow => self.cycle_now = true,
+            }
+        }
+        if self.stopped() {
+            self.cancelled.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits a moment, taking commands.
+    pub fn pause(&mut self) {
+        self.take_commands();
+        std::thread::sleep(POLL_INTERVAL);
+    }
+
+    /// Waits, calling `poll` and taking commands all the while; ends early when told to stop or to cycle.
+    pub fn wait_until<E: Display>(&mut self, until: Instant, mut poll: impl FnMut() -> Result<(), E>) {
+        loop {
+            self.take_commands();
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.stopped() || std::mem::take(&mut self.cycle_now) {
+                return;
+            }
+            std::thread::sleep(left.min(POLL_INTERVAL));
+            if let Err(error) = poll() {
+                warn!(%error, "while waiting");
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! From a window's operations to the tuner's evidence: names for addresses, SST files for directories.
+
+use super::watched::Watched;
+use crate::actuator::{ActuatorError, HookClient, HookOptions};
+use crate::probe::{Operation, WindowResult};
+use crate::sst;
+use crate::target::facts::{DatabaseDirectory, Gap};
+use sexton_tuner::evidence::{Evidence, Observation, SstFile};
+use sexton_tuner::policy::{ActuatorKind, Mode};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use tracing::debug;
+
+/// Replaces a target's evidence by what this window saw.
+pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<&Path>) {
+    let observations = by_database(watched, result.operations);
+    connect_hook(watched, hook_library);
+    watched.files_gap = None;
+    watched.evidence = watched
+        .target
+        .databases
+        .clone()
+        .into_iter()
+        .map(|database| Evidence {
+            target: watched.target.name.clone(),
+            database: database.path.display().to_string(),
+            window: result.window,
+            sentinel: watched.interval,
+            observations: observations.get(&database.path).cloned().unwrap_or_default(),
+            files: files(watched, &database),
+            past_actions: watched.past_actions.get(&database.path).cloned().unwrap_or_default(),
+        })
+        .collect();
+}
+
+/// Observations by database directory. Where only one database is open, an iterator whose creation was not
+/// seen can only be its.
+fn by_database(watched: &mut Watched, operations: Vec<Operation>) -> BTreeMap<PathBuf, Vec<Observation>> {
+    let only = match watched.target.databases.as_slice() {
+        [only] => Some(only.path.clone()),
+        _ => None,
+    };
+    let mut by_database: BTreeMap<PathBuf, Vec<Observation>> = BTreeMap::new();
+    let mut homeless = 0;
+    for operation in operations {
+        let (directory, column_family) = watched.identities.resolve(&watched.target, &operation);
+        let observation = Observation { column_family, ..operation.observation };
+        match directory.or_else(|| only.clone()) {
+            Some(directory) => by_database.entry(directory).or_default().push(observation),
+            None => homeless += 1,
+        }
+    }
+    if homeless > 0 {
+        debug!(target = watched.target.name, homeless, "operations of an unknown database");
+    }
+    by_database
+}
+
+/// A hook changes the target, if only by its thread: it is called in only where the policy says act. One
+/// that is there already, preloaded or linked by the target's own people, is used in any mode.
+fn connect_hook(watched: &mut Watched, hook_library: Option<&Path>) {
+    if watched.hook.is_some() || watched.entry.actuator != ActuatorKind::Hook {
+        return;
+    }
+    let may_attach = watched.mode == Mode::Act;
+    match connect(watched, may_attach, hook_library) {
+        Ok(hook) => {
+            watched.hook = Some(hook);
+            watched.hook_gap = None;
+        }
+        Err(error) if may_attach => {
+            watched.hook_gap = Some(Gap {
+                what: "no hook answers in the target".into(),
+                reason: error.to_string(),
+                remedy: error.remedy(),
+            });
+        }
+        Err(_) => {}
+    }
+}
+
+fn connect(
+    watched: &Watched,
+    may_attach: bool,
+    hook_library: Option<&Path>,
+) -> Result<HookClient, ActuatorError> {
+    let options = HookOptions { library: hook_library.map(Path::to_owned), may_attach };
+    HookClient::connect(&watched.target, &options)
+}
+
+/// Live SST files, as read at one moment.
+pub type SstRead = Vec<SstFile>;
+
+/// The live SST files of the database in `directory`; `None` where they cannot be read.
+pub fn read_files(watched: &mut Watched, directory: &Path) -> Option<SstRead> {
+    let database = watched.target.databases.iter().find(|database| database.path == directory)?.clone();
+    let files = files(watched, &database);
+    (!files.is_empty()).then_some(files)
+}
+
+/// The live SST files of a database: from the process itself where a hook answers, else from the directory.
+fn files(watched: &mut Watched, database: &DatabaseDirectory) -> Vec<SstFile> {
+    let mut files = match files_by_hook(watched, database) {
+        Some(files) => files,
+        None => match sst::read_database(&database.path_from_agent) {
+            Ok(read) => read.files,
+            Err(error) => {
+                watched.files_gap = Some(Gap {
+                    what: format!("the SST files of {} cannot be read", database.path.display()),
+                    reason: error.to_string(),
+                    remedy: "ranges are ranked by what the probes see alone until they can".into(),
+                });
+                return Vec::new();
+            }
+        },
+    };
+    let cache = watched.properties.entry(database.path.clone()).or_default();
+    let completion = sst::complete(&mut files, &database.path_from_agent, cache);
+    debug!(target = watched.target.name, files = files.len(), ?completion, "SST files");
+    files
+}
+
+fn files_by_hook(watched: &mut Watched, database: &DatabaseDirectory) -> Option<Vec<SstFile>> {
+    let pointers = watched.identities.any_pointers(&database.path)?;
+    let files = watched.hook.as_mut()?.sst_files(&pointers);
+    match files {
+        Ok(files) => Some(files),
+        Err(error) => {
+            debug!(target = watched.target.name, %error, "the hook gave no SST files");
+            None
+        }
+    }
+}

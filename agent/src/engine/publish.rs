@@ -1,0 +1,147 @@
+//! From what the engine knows to what the outside may see. Keys are redacted here unless the policy says
+//! otherwise; behind this line nobody has to remember to do it.
+
+use super::Engine;
+use super::watched::Watched;
+use crate::probe::OpenWindow;
+use crate::snapshot::{
+    AgentView, PlanStepView, PlanView, RANGES_PUBLISHED_MAX, RangeView, RefusalView, Snapshot, TargetState,
+    TargetView,
+};
+use sexton_tuner::key::Key;
+use sexton_tuner::plan::{Action, Plan};
+use sexton_tuner::policy::KeyDisplay;
+use sexton_tuner::range::KeyRange;
+use sexton_tuner::rank::RangeAssessment;
+use sexton_tuner::schedule::io_budget_at;
+
+impl Engine {
+    /// Everything the outside may know now.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let now = jiff::Timestamp::now();
+        let policy = &self.options.policy;
+        let budget = io_budget_at(policy, now);
+        Snapshot {
+            at: now.to_string(),
+            agent: AgentView {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                cycles: self.cycles,
+                policy: self.options.policy_path.as_ref().map(|path| path.display().to_string()),
+                off_peak: policy.off_peak.as_ref().is_some_and(|off_peak| off_peak.is_open(now)),
+                budget_bytes_per_second: budget.rate.bytes_per_second(),
+            },
+            targets: self.target_views(),
+            ranges: self.range_views(),
+            plan: self.plan_view(),
+            actions: self.history.actions(),
+        }
+    }
+
+    /// The same while windows are open.
+    pub(super) fn snapshot_armed(&self, open: &[(u32, OpenWindow)]) -> Snapshot {
+        let mut snapshot = self.snapshot();
+        for target in &mut snapshot.targets {
+            if target.state == TargetState::Watching && open.iter().any(|(pid, _)| *pid == target.pid) {
+                target.state = TargetState::Armed;
+            }
+        }
+        snapshot
+    }
+
+    fn target_views(&self) -> Vec<TargetView> {
+        let watched = self.roster.watched.iter().map(|watched| watched.view(self.pain_of(watched)));
+        watched.chain(self.roster.lost.iter().map(|lost| lost.view.clone())).collect()
+    }
+
+    fn pain_of(&self, watched: &Watched) -> f64 {
+        let of_target = self.plan.assessments.iter().filter(|range| range.target == watched.target.name);
+        of_target.map(|range| range.pain_seconds_per_second).sum()
+    }
+
+    fn range_views(&self) -> Vec<RangeView> {
+        let keys = self.options.policy.keys;
+        self.plan.assessments.iter().take(RANGES_PUBLISHED_MAX).map(|range| range_view(range, keys)).collect()
+    }
+
+    fn plan_view(&self) -> PlanView {
+        let Plan { budget_bytes, cost_bytes, actions, refusals, .. } = &self.plan;
+        PlanView {
+            budget_bytes: *budget_bytes,
+            cost_bytes: *cost_bytes,
+            steps: actions.iter().map(|action| self.step_view(action)).collect(),
+            refusals: refusals
+                .iter()
+                .map(|refusal| RefusalView {
+                    subject: refusal.subject.clone(),
+                    rule: refusal.rule.name().to_owned(),
+                    reason: refusal.reason.clone(),
+                })
+                .collect(),
+        }
+    }
+
+    fn step_view(&self, action: &Action) -> PlanStepView {
+        let keys = self.options.policy.keys;
+        match action {
+            Action::CompactRange {
+                target,
+                column_family,
+                range,
+                cost_bytes,
+                relief_seconds_per_second,
+                reason,
+                ..
+            } => PlanStepView {
+                action: "compact_range".into(),
+                target: target.clone(),
+                subject: column_family.clone(),
+                begin: shown(&range.begin, keys),
+                end: range.end.as_ref().map(|end| shown(end, keys)),
+                cost_bytes: *cost_bytes,
+                relief_seconds_per_second: *relief_seconds_per_second,
+                reason: reason.clone(),
+                commands: self.commands_for(action),
+            },
+            Action::SetThrottle { target, name, value, command, reason, .. } => PlanStepView {
+                action: "set_throttle".into(),
+                target: target.clone(),
+                subject: name.clone(),
+                begin: value.clone(),
+                reason: reason.clone(),
+                commands: vec![command.join(" ")],
+                ..PlanStepView::default()
+            },
+        }
+    }
+}
+
+fn range_view(range: &RangeAssessment, keys: KeyDisplay) -> RangeView {
+    RangeView {
+        target: range.target.clone(),
+        database: range.database.clone(),
+        column_family: range.column_family.clone().unwrap_or_else(|| "unknown".into()),
+        begin: shown(&range.range.begin, keys),
+        end: range.range.end.as_ref().map(|end| shown(end, keys)),
+        pain_seconds_per_second: range.pain_seconds_per_second,
+        tombstones_per_seek: range.tombstones_per_seek,
+        misses_per_seek: range.misses_per_seek,
+        density: range.density,
+        cost_bytes: range.cost_bytes,
+        relief_per_byte: range.relief_per_byte,
+        reason: range.reason.clone(),
+    }
+}
+
+/// A key as the policy allows it to be shown.
+pub fn shown(key: &Key, keys: KeyDisplay) -> String {
+    match keys {
+        KeyDisplay::Shown => key.escaped(),
+        KeyDisplay::Redacted => key.redacted(),
+    }
+}
+
+/// A range as the policy allows it to be shown.
+pub fn shown_range(range: &KeyRange, keys: KeyDisplay) -> String {
+    let end = range.end.as_ref().map_or_else(|| "end".to_owned(), |end| shown(end, keys));
+    format!("[{}, {end})", shown(&range.begin, keys))
+}

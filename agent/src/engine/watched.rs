@@ -1,0 +1,218 @@
+//! One target being watched: what has been read of it so far.
+
+use super::identity::Identities;
+use crate::actuator::HookClient;
+use crate::probe::{SentinelReading, Slot, Thresholds, WindowResult};
+use crate::snapshot::{GapView, TargetState, TargetView};
+use crate::sst::PropertiesCache;
+use crate::target::facts::{Gap, Target};
+use crate::target::layout::check_invariants;
+use sexton_tuner::evidence::{Counters, Evidence, PastAction, SentinelInterval};
+use sexton_tuner::policy::{Mode, Policy, TargetPolicy};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Past actions remembered of one target: enough for any cooldown at the pace of actions.
+const PAST_ACTIONS_MAX: usize = 1_000;
+
+/// Perf level from which on RocksDB counts (`kEnableCount`).
+const PERF_LEVEL_COUNTS: u8 = 2;
+
+/// A target, the policy's entry for it, and all that was read of it.
+pub struct Watched {
+    /// The target's facts.
+    pub target: Target,
+    /// The policy's entry that matched.
+    pub entry: TargetPolicy,
+    /// What may be done to it.
+    pub mode: Mode,
+    /// Its place in the kernel's tables.
+    pub slot: Slot,
+    /// The sentinel's last reading.
+    pub last: SentinelReading,
+    /// What the sentinel counted between its last two readings of the loop.
+    pub interval: SentinelInterval,
+    /// When the last window was opened.
+    pub last_window: Option<Instant>,
+    /// Names for the addresses that probes saw.
+    pub identities: Identities,
+    /// Evidence of the last window, one entry a database.
+    pub evidence: Vec<Evidence>,
+    /// Earlier actions, by database.
+    pub past_actions: HashMap<PathBuf, Vec<PastAction>>,
+    /// Numbers of entries and deletions of SST files that were read from the files themselves.
+    pub properties: HashMap<PathBuf, PropertiesCache>,
+    /// The connection to the hook inside, once there is one.
+    pub hook: Option<HookClient>,
+    /// Why there is no hook, where one is wanted.
+    pub hook_gap: Option<Gap>,
+    /// Why the SST files of a database could not be read.
+    pub files_gap: Option<Gap>,
+    baseline: Counters,
+    sums: Sums,
+}
+
+#[derive(Default)]
+struct Sums {
+    attributed: Counters,
+    operations: u64,
+    operations_painful: u64,
+    window_ns: u64,
+    windows: u64,
+    records_lost: u64,
+}
+
+impl Watched {
+    /// A target at its first reading.
+    pub fn new(
+        target: Target,
+        entry: TargetPolicy,
+        mode: Mode,
+        slot: Slot,
+        reading: SentinelReading,
+    ) -> Watched {
+        Watched {
+            target,
+            entry,
+            mode,
+            slot,
+            baseline: reading.total,
+            last: reading,
+            interval: SentinelInterval::default(),
+            last_window: None,
+            identities: Identities::default(),
+            evidence: Vec::new(),
+            past_actions: HashMap::new(),
+            properties: HashMap::new(),
+            hook: None,
+            hook_gap: None,
+            files_gap: None,
+            sums: Sums::default(),
+        }
+    }
+
+    /// Takes a reading of the sentinel as the end of an interval.
+    pub fn take_reading(&mut self, reading: SentinelReading) {
+        let elapsed = reading.at.saturating_duration_since(self.last.at);
+        self.interval = SentinelInterval {
+            duration_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+            counters: reading.total.minus(self.last.total),
+        };
+        self.last = reading;
+    }
+
+    /// Moves the end of the interval to a later reading: the window lies in it as well.
+    pub fn extend_interval(&mut self, reading: SentinelReading) {
+        let elapsed = reading.at.saturating_duration_since(self.last.at);
+        let more = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        self.interval.duration_ns = self.interval.duration_ns.saturating_add(more);
+        self.interval.counters = self.interval.counters.plus(reading.total.minus(self.last.total));
+        self.last = reading;
+    }
+
+    /// Adds a window to the target's sums.
+    pub fn take_window(&mut self, result: &WindowResult) {
+        let window = &result.window;
+        self.sums.attributed = self.sums.attributed.plus(window.attributed);
+        self.sums.operations += window.operations;
+        self.sums.operations_painful += window.operations_painful;
+        self.sums.window_ns += window.duration_ns;
+        self.sums.windows += 1;
+        self.sums.records_lost += window.records_lost;
+    }
+
+    /// Time since the last window, `None` if there was none.
+    pub fn since_window_ns(&self) -> Option<u64> {
+        self.last_window.map(|opened| u64::try_from(opened.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// The kernel's filter for this target.
+    pub fn thresholds(&self, policy: &Policy) -> Thresholds {
+        Thresholds {
+            tombstones_per_operation: policy.thresholds.tombstones_per_operation,
+            block_reads_per_operation: policy.thresholds.block_reads_per_operation,
+        }
+    }
+
+    /// Remembers an action on `database`; the oldest are forgotten beyond a limit.
+    pub fn remember(&mut self, database: PathBuf, action: PastAction) {
+        let past = self.past_actions.entry(database).or_default();
+        past.push(action);
+        let excess = past.len().saturating_sub(PAST_ACTIONS_MAX);
+        past.drain(..excess);
+    }
+
+    /// What is missing now, the facts' gaps and those that show only at run time.
+    pub fn gaps(&self) -> Vec<GapView> {
+        let level = self.last.perf_level.filter(|level| *level < PERF_LEVEL_COUNTS).map(|level| Gap {
+            what: format!("perf level {level} counts nothing"),
+            reason:
+                "RocksDB's counters move from perf level 2 (kEnableCount) on, and a thread has a lower one"
+                    .into(),
+            remedy: "set it in the host: MyRocks `SET GLOBAL rocksdb_perf_context_level=2`, db_bench \
+                     `--perf_level=2`, else rocksdb::SetPerfLevel"
+                .into(),
+        });
+        let invariants = check_invariants(&self.last.thread_counters()).err().map(|reason| Gap {
+            what: "the counters do not look like RocksDB's".into(),
+            reason,
+            remedy: "report the RocksDB build: its PerfContext is laid out differently".into(),
+        });
+        let run_time = [level, invariants, self.hook_gap.clone(), self.files_gap.clone()];
+        let gaps = self.target.gaps.iter().cloned().chain(run_time.into_iter().flatten());
+        gaps.map(|gap| GapView { what: gap.what, reason: gap.reason, remedy: gap.remedy }).collect()
+    }
+
+    /// Whether the counters cannot be believed at all.
+    pub fn is_blind(&self) -> bool {
+        !self.target.module.sites.has_a_seek() || check_invariants(&self.last.thread_counters()).is_err()
+    }
+
+    /// The target as the outside sees it.
+    pub fn view(&self, pain_seconds_per_second: f64) -> TargetView {
+        let version = &self.target.module.version;
+        let patch = version.patch.map(|patch| format!(".{patch}")).unwrap_or_default();
+        TargetView {
+            name: self.target.name.clone(),
+            pid: self.target.process.pid,
+            state: if self.is_blind() { TargetState::Blind } else { TargetState::Watching },
+            mode: mode_name(self.mode).to_owned(),
+            rocksdb_version: format!("{}.{}{patch}", version.major, version.minor),
+            module: self.target.module.path.display().to_string(),
+            databases: self
+                .target
+                .databases
+                .iter()
+                .map(|database| database.path.display().to_string())
+                .collect(),
+            totals: self.last.total.minus(self.baseline),
+            attributed: self.sums.attributed,
+            operations: self.sums.operations,
+            operations_painful: self.sums.operations_painful,
+            window_seconds: self.sums.window_ns as f64 / 1e9,
+            windows: self.sums.windows,
+            records_lost: self.sums.records_lost,
+            threads: self.last.threads_with_counters,
+            threads_ended: self.last.threads_ended,
+            perf_level: self.last.perf_level,
+            pain_seconds_per_second,
+            hook: self.hook.is_some(),
+            gaps: self.gaps(),
+        }
+    }
+
+    /// The target as it is shown once its process has gone.
+    pub fn view_when_lost(&self) -> TargetView {
+        TargetView { state: TargetState::Lost, hook: false, ..self.view(0.0) }
+    }
+}
+
+/// The mode in the policy's words.
+pub fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Observe => "observe",
+        Mode::Advise => "advise",
+        Mode::Act => "act",
+    }
+}

@@ -1,0 +1,70 @@
+//! How the agent fails in front of people: one line of cause, one line of what to do, an exit code.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// Exit code when something could not be done.
+pub const EXIT_FAILED: u8 = 1;
+
+/// Exit code when what was asked for makes no sense: flags, policies.
+pub const EXIT_USAGE: u8 = 2;
+
+/// A failure as an operator sees it.
+#[derive(Debug)]
+pub struct Failure {
+    cause: String,
+    /// Something to look at between cause and help: a picture of the policy's line.
+    picture: Option<String>,
+    help: String,
+    exit_code: u8,
+}
+
+impl Failure {
+    /// Something could not be done: exit code 1.
+    pub fn new(cause: impl Display, help: impl Display) -> Failure {
+        Failure { cause: one_line(cause), picture: None, help: one_line(help), exit_code: EXIT_FAILED }
+    }
+
+    /// What was asked for makes no sense: exit code 2.
+    pub fn usage(cause: impl Display, help: impl Display) -> Failure {
+        Failure { exit_code: EXIT_USAGE, ..Failure::new(cause, help) }
+    }
+
+    /// The same failure with something to look at.
+    pub fn with_picture(self, picture: String) -> Failure {
+        Failure { picture: Some(picture), ..self }
+    }
+
+    /// Prints the failure to standard error and gives the exit code.
+    pub fn report(&self) -> ExitCode {
+        eprintln!("error: {}", self.cause);
+        if let Some(picture) = &self.picture {
+            eprintln!("{picture}");
+        }
+        eprintln!("help: {}", self.help);
+        ExitCode::from(self.exit_code)
+    }
+}
+
+/// Causes from below may have line breaks; an operator greps for one line.
+fn one_line(text: impl Display) -> String {
+    text.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+impl From<crate::probe::ProbeError> for Failure {
+    fn from(error: crate::probe::ProbeError) -> Failure {
+        Failure::new(&error, error.remedy())
+    }
+}
+
+impl From<crate::target::error::InspectError> for Failure {
+    fn from(error: crate::target::error::InspectError) -> Failure {
+        Failure::new(&error, error.remedy())
+    }
+}
+
+impl From<crate::api::ApiError> for Failure {
+    fn from(error: crate::api::ApiError) -> Failure {
+        Failure::new(&error, error.remedy())
+    }
+}

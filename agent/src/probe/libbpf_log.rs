@@ -1,0 +1,17 @@
+//! libbpf's own messages, the verifier's words among them, into the agent's log.
+
+use libbpf_rs::PrintLevel;
+
+/// From now on libbpf's messages go to the log, under the target `libbpf`.
+pub fn forward_libbpf_messages() {
+    libbpf_rs::set_print(Some((PrintLevel::Debug, forward)));
+}
+
+fn forward(level: PrintLevel, message: String) {
+    let message = message.trim_end();
+    match level {
+        PrintLevel::Warn => tracing::warn!(target: "libbpf", "{message}"),
+        PrintLevel::Info => tracing::debug!(target: "libbpf", "{message}"),
+        PrintLevel::Debug => tracing::trace!(target: "libbpf", "{message}"),
+    }
+}
