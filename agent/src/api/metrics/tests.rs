@@ -138,3 +138,14 @@ fn the_list_of_metrics_is_up_to_date() {
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(committed, list, "run this test with BLESS=1 and commit {}", path.display());
 }
+
+#[test]
+fn the_alerting_rules_use_metrics_of_the_list() {
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/prometheus/rules.yml");
+    let rules = std::fs::read_to_string(rules).unwrap();
+    let words = rules.split(|character: char| !(character.is_ascii_lowercase() || character == '_'));
+    let used: BTreeSet<&str> = words.filter(|word| word.starts_with("sexton_")).collect();
+    let listed: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
+    assert!(used.len() >= 3, "{used:?}");
+    assert!(used.is_subset(&listed), "{:?} is not in the list", used.difference(&listed));
+}
