@@ -155,3 +155,89 @@ fn portion(total: u64, part: u64, whole: u64) -> u64 {
     }
     u64::try_from(u128::from(total) * u128::from(part.min(whole)) / u128::from(whole)).unwrap_or(total)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::Counters;
+    use crate::key::Key;
+    use crate::pain::EventCosts;
+    use proptest::prelude::*;
+
+    fn key() -> impl Strategy<Value = Key> {
+        proptest::collection::vec(b'a'..=b'd', 0..4).prop_map(Key::new)
+    }
+
+    fn file() -> impl Strategy<Value = SstFile> {
+        (0u32..3, key(), key(), 0u64..1 << 30, 0u64..100_000, 0u64..100_000).prop_map(
+            |(level, one, two, size_bytes, live, deletions)| {
+                let (smallest, largest) = if one <= two { (one, two) } else { (two, one) };
+                let (column_family, entries) = ("default".to_owned(), live + deletions);
+                SstFile { number: 1, column_family, level, size_bytes, entries, deletions, smallest, largest }
+            },
+        )
+    }
+
+    fn operation() -> impl Strategy<Value = Observation> {
+        let kind = prop_oneof![
+            Just(SeekKind::Seek),
+            Just(SeekKind::SeekForPrev),
+            Just(SeekKind::SeekToFirst),
+            Just(SeekKind::SeekToLast)
+        ];
+        let counters = || {
+            (0u64..200_000, 0u64..200_000, 0u64..500).prop_map(
+                |(tombstones_skipped, keys_skipped, block_reads)| Counters {
+                    tombstones_skipped,
+                    keys_skipped,
+                    block_reads,
+                    ..Counters::default()
+                },
+            )
+        };
+        (kind, key(), counters(), counters(), 0u64..1 << 40, 0u64..1 << 40).prop_map(
+            |(kind, key, seek, scan, seek_latency_ns, scan_elapsed_ns)| Observation {
+                column_family: None,
+                kind,
+                key,
+                seek,
+                scan,
+                seek_latency_ns,
+                scan_elapsed_ns,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_of_an_operation_are_the_operation(
+            files in proptest::collection::vec(file(), 0..12),
+            operation in operation(),
+            range_bytes_max in 1u64..1 << 31,
+        ) {
+            let files: Vec<&SstFile> = files.iter().collect();
+            let input = CandidateInput {
+                files: &files,
+                observations: &[&operation],
+                prefix_rule: Some(crate::prefix::PrefixRule::Bytes(2)),
+                kept: &[],
+                range_bytes_max,
+                density: 0.1,
+            };
+            let family = ColumnFamily::new(files.clone(), &input, 7);
+            let loss = EventCosts::default().loss(&operation);
+            let shares = family.observation_shares(&operation, loss);
+            let sum = |value: fn(&ObservationShare) -> u64| shares.iter().map(value).sum::<u64>();
+            let total = operation.total();
+            prop_assert_eq!(sum(|share| share.tombstones), total.tombstones_skipped);
+            prop_assert_eq!(sum(|share| share.block_reads), total.block_reads);
+            prop_assert_eq!(sum(|share| share.lost_ns), loss.lost_ns);
+            prop_assert_eq!(sum(|share| share.relief_ns), loss.relief_ns);
+            for share in &shares {
+                prop_assert!(share.memtable_tombstones <= share.tombstones);
+                prop_assert!(share.relief_ns <= share.lost_ns + 1);
+                prop_assert!(family.range(share.range).is_some());
+            }
+        }
+    }
+}

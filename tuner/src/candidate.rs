@@ -46,8 +46,11 @@ pub struct CandidateInput<'a> {
 /// Candidate ranges: in order, disjoint, covering all keys, at most [`CANDIDATES_MAX`].
 pub fn candidates(input: &CandidateInput<'_>) -> Vec<KeyRange> {
     let hard = hard_borders(input);
-    let cuts: Vec<Key> = hard.iter().cloned().chain(sst_borders(input.files)).collect();
-    let pieces = with_shares(split(&KeyRange::everything(), &cuts), input.files);
+    let level = widest_level(input.files);
+    let widest: Vec<&SstFile> =
+        input.files.iter().copied().filter(|file| Some(file.level) == level).collect();
+    let cuts: Vec<Key> = hard.iter().cloned().chain(sst_borders(&widest)).collect();
+    let pieces = pieces(split(&KeyRange::everything(), &cuts), input.files, &widest);
     let ranges = merge(&pieces, &hard, input.range_bytes_max, Some(input.density));
     if ranges.len() <= CANDIDATES_MAX {
         return ranges;
@@ -86,21 +89,22 @@ fn hard_borders(input: &CandidateInput<'_>) -> BTreeSet<Key> {
     borders
 }
 
-/// Borders behind the files of the level that holds most bytes (the deepest of equal ones).
-///
-/// Behind a file's largest key and not at the next one's smallest: RocksDB takes the end of a range to
-/// compact as inclusive and would draw the next file in.
-fn sst_borders(files: &[&SstFile]) -> Vec<Key> {
+/// The level that holds most bytes, the deepest of equal ones; `None` without files.
+fn widest_level(files: &[&SstFile]) -> Option<u32> {
     let mut bytes: BTreeMap<u32, u64> = BTreeMap::new();
     for file in files {
         let sum = bytes.entry(file.level).or_default();
         *sum = sum.saturating_add(file.size_bytes);
     }
-    let Some((level, _)) = bytes.into_iter().max_by_key(|(level, sum)| (*sum, *level)) else {
-        return Vec::new();
-    };
-    let borders: BTreeSet<Key> =
-        files.iter().filter(|file| file.level == level).map(|file| file.largest.successor()).collect();
+    bytes.into_iter().max_by_key(|(level, sum)| (*sum, *level)).map(|(level, _)| level)
+}
+
+/// Borders behind these files.
+///
+/// Behind a file's largest key and not at the next one's smallest: RocksDB takes the end of a range to
+/// compact as inclusive and would draw the next file in.
+fn sst_borders(files: &[&SstFile]) -> Vec<Key> {
+    let borders: BTreeSet<Key> = files.iter().map(|file| file.largest.successor()).collect();
     let step = borders.len().div_ceil(SST_BORDERS_MAX).max(1);
     borders.into_iter().step_by(step).collect()
 }
@@ -125,36 +129,166 @@ pub(crate) fn overlapping(ranges: &[KeyRange], file: &SstFile) -> std::ops::Rang
     first..behind.max(first)
 }
 
+/// A part between two neighbouring borders.
 struct Piece {
     range: KeyRange,
     share: Share,
+    /// Whether a file of the widest level lies in it; if none does it is a gap, and goes with a neighbour.
+    filled: bool,
 }
 
-fn with_shares(ranges: Vec<KeyRange>, files: &[&SstFile]) -> Vec<Piece> {
+fn pieces(ranges: Vec<KeyRange>, files: &[&SstFile], widest: &[&SstFile]) -> Vec<Piece> {
     let shares = shares(&ranges, files);
-    ranges.into_iter().zip(shares).map(|(range, share)| Piece { range, share }).collect()
+    let mut filled = vec![false; ranges.len()];
+    for file in widest {
+        overlapping(&ranges, file)
+            .filter_map(|index| filled.get_mut(index).map(|place| *place = true))
+            .count();
+    }
+    let pieces = ranges.into_iter().zip(shares).zip(filled);
+    pieces.map(|((range, share), filled)| Piece { range, share, filled }).collect()
 }
 
 fn merge(pieces: &[Piece], hard: &BTreeSet<Key>, bytes_max: u64, density: Option<f64>) -> Vec<KeyRange> {
     let mut merged: Vec<KeyRange> = Vec::new();
-    let mut sum = Share::default();
+    let (mut sum, mut filled) = (Share::default(), false);
     for piece in pieces {
         let together = sum.plus(piece.share);
-        let alike = density.is_none_or(|limit| {
-            let empty = sum.entries == 0 || piece.share.entries == 0;
-            empty || (sum.density() >= limit) == (piece.share.density() >= limit)
-        });
-        let small = together.size_bytes <= bytes_max || sum.size_bytes == 0 || piece.share.size_bytes == 0;
+        let gap = !filled || !piece.filled;
+        let alike = density.is_none_or(|limit| (sum.density() >= limit) == (piece.share.density() >= limit));
+        let fits = gap || (alike && together.size_bytes <= bytes_max);
         match merged.last_mut() {
-            Some(last) if alike && small && !hard.contains(&piece.range.begin) => {
+            Some(last) if fits && !hard.contains(&piece.range.begin) => {
                 last.end.clone_from(&piece.range.end);
-                sum = together;
+                (sum, filled) = (together, filled || piece.filled);
             }
             _ => {
                 merged.push(piece.range.clone());
-                sum = piece.share;
+                (sum, filled) = (piece.share, piece.filled);
             }
         }
     }
     merged
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::evidence::{Counters, SeekKind};
+    use proptest::prelude::*;
+
+    fn key() -> impl Strategy<Value = Key> {
+        proptest::collection::vec(prop_oneof![Just(b'/'), b'a'..=b'c', any::<u8>()], 0..6).prop_map(Key::new)
+    }
+
+    fn file() -> impl Strategy<Value = SstFile> {
+        (0u32..4, key(), key(), 0u64..1 << 30, 0u64..1000, 0u64..1000).prop_map(
+            |(level, one, two, size_bytes, entries, deletions)| {
+                let (smallest, largest) = if one <= two { (one, two) } else { (two, one) };
+                let column_family = "default".to_owned();
+                SstFile { number: 1, column_family, level, size_bytes, entries, deletions, smallest, largest }
+            },
+        )
+    }
+
+    fn observation(key: Key) -> Observation {
+        Observation {
+            column_family: None,
+            kind: SeekKind::Seek,
+            key,
+            seek: Counters { tombstones_skipped: 1000, ..Counters::default() },
+            scan: Counters::default(),
+            seek_latency_ns: 1,
+            scan_elapsed_ns: 0,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn candidates_are_in_order_disjoint_and_cover_all_keys(
+            files in proptest::collection::vec(file(), 0..20),
+            keys in proptest::collection::vec(key(), 0..20),
+            kept in proptest::option::of((key(), proptest::option::of(key()))),
+            range_bytes_max: u64,
+        ) {
+            let observations: Vec<Observation> = keys.into_iter().map(observation).collect();
+            let rule = PrefixRule::Delimiter { delimiter: b'/', count: 2 };
+            let kept = kept.and_then(|(begin, end)| KeyRange::new(begin, end));
+            let ranges = candidates(&CandidateInput {
+                files: &files.iter().collect::<Vec<_>>(),
+                observations: &observations.iter().collect::<Vec<_>>(),
+                prefix_rule: Some(rule),
+                kept: &kept.iter().collect::<Vec<_>>(),
+                range_bytes_max,
+                density: 0.1,
+            });
+            prop_assert!(ranges.len() <= CANDIDATES_MAX);
+            prop_assert_eq!(&ranges.first().unwrap().begin, &Key::default());
+            prop_assert_eq!(&ranges.last().unwrap().end, &None);
+            for pair in ranges.windows(2) {
+                prop_assert_eq!(pair[0].end.as_ref(), Some(&pair[1].begin));
+                prop_assert!(pair[0].begin < pair[1].begin);
+            }
+            // No candidate reaches over the border of a prefix that was observed, or of a kept range.
+            let prefixes = observations.iter().filter_map(|observation| rule.range_of(&observation.key));
+            for whole in prefixes.chain(kept) {
+                for range in &ranges {
+                    let begins_inside = range.begin < whole.begin && range.contains(&whole.begin);
+                    let ends_inside = whole.end.as_ref().is_some_and(|end| range.begin < *end && range.contains(end));
+                    prop_assert!(!begins_inside && !ends_inside, "{:?} {:?}", whole, range);
+                }
+            }
+        }
+    }
+
+    /// Files of 1 MiB with ten entries each: `[0000 .. 0009]`, `[0010 .. 0019]` and so on.
+    fn row_of_files(count: u64, deletions: fn(u64) -> u64) -> Vec<SstFile> {
+        let file = |index| SstFile {
+            number: index,
+            column_family: "default".to_owned(),
+            level: 6,
+            size_bytes: 1 << 20,
+            entries: 10,
+            deletions: deletions(index),
+            smallest: Key::new(format!("{:08}", index * 10)),
+            largest: Key::new(format!("{:08}", index * 10 + 9)),
+        };
+        (0..count).map(file).collect()
+    }
+
+    fn cut(files: &[SstFile], range_bytes_max: u64) -> Vec<KeyRange> {
+        let files: Vec<&SstFile> = files.iter().collect();
+        let input = CandidateInput {
+            files: &files,
+            observations: &[],
+            prefix_rule: None,
+            kept: &[],
+            range_bytes_max,
+            density: 0.1,
+        };
+        candidates(&input)
+    }
+
+    #[test]
+    fn files_are_merged_up_to_the_cap() {
+        let files = row_of_files(8, |_| 0);
+        assert_eq!(cut(&files, 4 << 20).len(), 2);
+        assert_eq!(cut(&files, 8 << 20).len(), 1);
+        assert_eq!(cut(&files, 1).len(), 8);
+    }
+
+    #[test]
+    fn dense_files_are_not_merged_with_live_ones() {
+        let ranges = cut(&row_of_files(8, |index| if index < 3 { 9 } else { 0 }), 256 << 20);
+        assert_eq!(ranges.len(), 2);
+        assert_eq!(ranges[0].end, Some(Key::new("00000029").successor()));
+    }
+
+    #[test]
+    fn too_many_candidates_are_merged_further() {
+        let files = row_of_files(9000, |index| if index % 2 == 0 { 9 } else { 0 });
+        let ranges = cut(&files, 1);
+        assert!(ranges.len() <= CANDIDATES_MAX && ranges.len() > CANDIDATES_MAX / 4, "{}", ranges.len());
+    }
 }

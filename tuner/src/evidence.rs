@@ -171,3 +171,37 @@ pub struct Evidence {
     /// Earlier actions, newest last.
     pub past_actions: Vec<PastAction>,
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn counters_never_wrap(one: u64, two: u64) {
+            let counters = |count| Counters { tombstones_skipped: count, block_reads: count, ..Counters::default() };
+            let sum = counters(one).plus(counters(two));
+            prop_assert_eq!(sum.tombstones_skipped, one.saturating_add(two));
+            prop_assert_eq!(counters(one).minus(counters(two)).block_reads, one.saturating_sub(two));
+        }
+    }
+
+    #[test]
+    fn evidence_reads_back_from_json() {
+        let file = SstFile {
+            number: 7,
+            column_family: "keyTable".to_owned(),
+            level: 6,
+            size_bytes: 1,
+            entries: 2,
+            deletions: 1,
+            smallest: Key::new([0, 255]),
+            largest: Key::new([1]),
+        };
+        let evidence = Evidence { target: "om".to_owned(), files: vec![file], ..Evidence::default() };
+        let text = serde_json::to_string(&evidence).unwrap();
+        assert_eq!(serde_json::from_str::<Evidence>(&text).unwrap(), evidence);
+    }
+}

@@ -53,7 +53,7 @@ impl Key {
 
     /// The bytes that `digits` spell; `None` if they are not pairs of hexadecimal digits.
     pub fn from_hex(digits: &str) -> Option<Key> {
-        if !digits.is_ascii() || digits.len() % 2 != 0 {
+        if !digits.is_ascii() || !digits.len().is_multiple_of(2) {
             return None;
         }
         (0..digits.len())
@@ -107,5 +107,63 @@ impl<'de> Deserialize<'de> for Key {
         let digits = String::deserialize(deserializer)?;
         Key::from_hex(&digits)
             .ok_or_else(|| serde::de::Error::custom("a key is written in pairs of hexadecimal digits"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn redaction_hides_what_is_behind_the_first_bytes() {
+        assert_eq!(Key::new("/vol/secret").redacted(), "2f766f6c…(11 bytes)");
+        assert_eq!(Key::new("ab").redacted(), "6162");
+        assert_eq!(format!("{:?}", Key::new("/vol/secret")), "Key(2f766f6c…(11 bytes))");
+    }
+
+    #[test]
+    fn escapes_what_does_not_print() {
+        assert_eq!(Key::new(*b"a\\\x00\xff").escaped(), "a\\\\\\x00\\xff");
+    }
+
+    #[test]
+    fn a_prefix_of_greatest_bytes_has_no_end() {
+        assert_eq!(Key::new([0xff, 0xff]).prefix_end(), None);
+        assert_eq!(Key::default().prefix_end(), None);
+        assert_eq!(Key::new([1, 0xff]).prefix_end(), Some(Key::new([2])));
+    }
+
+    proptest! {
+        #[test]
+        fn hexadecimal_digits_read_back(bytes: Vec<u8>) {
+            let key = Key::new(bytes);
+            prop_assert_eq!(Key::from_hex(&key.hex()), Some(key));
+        }
+
+        #[test]
+        fn any_text_is_a_key_or_none(text in "\\PC*") {
+            if let Some(key) = Key::from_hex(&text) {
+                prop_assert_eq!(key.hex(), text.to_ascii_lowercase());
+            }
+        }
+
+        #[test]
+        fn the_prefix_end_is_behind_every_key_with_the_prefix(prefix: Vec<u8>, rest: Vec<u8>, other: Vec<u8>) {
+            let whole = Key::new([prefix.clone(), rest].concat());
+            let (other, prefix) = (Key::new(other), Key::new(prefix));
+            if let Some(end) = prefix.prefix_end() {
+                prop_assert!(prefix <= whole && whole < end);
+                let between = other >= prefix && other < end;
+                prop_assert_eq!(between, other.as_bytes().starts_with(prefix.as_bytes()));
+            }
+        }
+
+        #[test]
+        fn nothing_lies_between_a_key_and_its_successor(key: Vec<u8>, other: Vec<u8>) {
+            let (key, other) = (Key::new(key), Key::new(other));
+            prop_assert!(key < key.successor());
+            prop_assert!(other <= key || other >= key.successor());
+        }
     }
 }

@@ -58,3 +58,52 @@ impl KeyRange {
         KeyRange::new(begin, end)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn key() -> impl Strategy<Value = Key> {
+        proptest::collection::vec(0u8..4, 0..3).prop_map(Key::new)
+    }
+
+    fn range() -> impl Strategy<Value = KeyRange> {
+        let ends = (key(), proptest::option::of(key()));
+        ends.prop_filter_map("a range that holds no key", |(begin, end)| KeyRange::new(begin, end))
+    }
+
+    #[test]
+    fn a_range_without_keys_is_none() {
+        assert_eq!(KeyRange::new(Key::new("b"), Some(Key::new("b"))), None);
+        assert_eq!(KeyRange::new(Key::new("b"), Some(Key::new("a"))), None);
+        assert!(KeyRange::new(Key::new("b"), None).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn the_intersection_holds_the_keys_that_are_in_both(one in range(), two in range(), key in key()) {
+            let both = one.contains(&key) && two.contains(&key);
+            let intersection = one.intersection(&two);
+            prop_assert_eq!(intersection.as_ref().is_some_and(|range| range.contains(&key)), both);
+            prop_assert_eq!(intersection.is_some(), one.overlaps(&two));
+            prop_assert_eq!(intersection, two.intersection(&one));
+        }
+
+        #[test]
+        fn a_closed_interval_overlaps_where_it_shares_a_key(range in range(), one in key(), two in key(), key in key()) {
+            let (smallest, largest) = if one <= two { (one, two) } else { (two, one) };
+            if range.contains(&key) && smallest <= key && key <= largest {
+                prop_assert!(range.overlaps_closed(&smallest, &largest));
+            }
+            let half_open = KeyRange::new(smallest.clone(), Some(largest.successor()));
+            prop_assert_eq!(range.overlaps_closed(&smallest, &largest), half_open.is_some_and(|other| range.overlaps(&other)));
+        }
+
+        #[test]
+        fn a_prefix_range_holds_its_keys(prefix: Vec<u8>, rest: Vec<u8>) {
+            let range = KeyRange::with_prefix(Key::new(prefix.clone()));
+            prop_assert!(range.contains(&Key::new([prefix, rest].concat())));
+        }
+    }
+}

@@ -260,29 +260,49 @@ impl Assessor<'_> {
     }
 
     fn reason(&self, range: &RangeAssessment) -> String {
-        let source = if self.costs.tombstone_learnt { "measured" } else { "assumed" };
-        let memtable = if range.memtable_tombstones_per_seek > 0.0 {
-            format!(", {} of them in memtables", words::number(range.memtable_tombstones_per_seek))
-        } else {
-            String::new()
-        };
-        let files = if range.entries == 0 {
-            "no SST file holds any of it".to_owned()
-        } else {
-            let (deletions, entries) = (words::count(range.deletions), words::count(range.entries));
-            let (density, cost) = (words::percent(range.density), words::bytes(range.cost_bytes));
-            format!("{deletions} of {entries} entries are deletions ({density}); compacting rewrites {cost}")
-        };
         format!(
-            "readers lose {} in {}: {} painful operations/s skip {} tombstones{memtable} ({:.0} ns each, {source}) \
-             and read {} blocks each; {files}; {} would go",
+            "readers lose {} in {}: {} painful operations/s {}; {}; {} would go",
             words::pain(range.pain_seconds_per_second),
             words::range(&range.range, self.policy.keys),
             words::number(range.operations_per_second),
-            words::number(range.tombstones_per_seek),
-            self.costs.ns_per_tombstone,
-            words::number(range.misses_per_seek),
+            self.events_in_words(range),
+            files_in_words(range),
             words::pain(range.relief_seconds_per_second),
         )
     }
+
+    /// What each operation did.
+    fn events_in_words(&self, range: &RangeAssessment) -> String {
+        let source = |learnt: bool| if learnt { "measured" } else { "assumed" };
+        let mut parts = Vec::new();
+        if range.tombstones_per_seek > 0.0 {
+            let (ns, source) = (self.costs.ns_per_tombstone, source(self.costs.tombstone_learnt));
+            let skipped = words::number(range.tombstones_per_seek);
+            parts.push(format!("skip {skipped} tombstones each ({ns:.0} ns a tombstone, {source})"));
+        }
+        if range.memtable_tombstones_per_seek > 0.0 {
+            let count = words::number(range.memtable_tombstones_per_seek);
+            parts.push(format!("{count} of them are not in its SST files but in memtables"));
+        }
+        if range.misses_per_seek > 0.0 {
+            let time = words::seconds(self.costs.ns_per_block_read / 1e9);
+            let (source, misses) =
+                (source(self.costs.block_read_learnt), words::number(range.misses_per_seek));
+            parts.push(format!("read {misses} blocks each ({time} a block, {source})"));
+        }
+        parts.join(", ")
+    }
+}
+
+fn files_in_words(range: &RangeAssessment) -> String {
+    if range.entries == 0 {
+        return "its SST files have no entries".to_owned();
+    }
+    format!(
+        "{} of {} entries are deletions ({}); compacting rewrites {}",
+        words::count(range.deletions),
+        words::count(range.entries),
+        words::percent(range.density),
+        words::bytes(range.cost_bytes),
+    )
 }

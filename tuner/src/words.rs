@@ -19,6 +19,7 @@ pub fn pain(seconds_per_second: f64) -> String {
 /// `12.3 ms`.
 pub fn seconds(value: f64) -> String {
     let (number, unit) = match value.abs() {
+        0.0 => return "0 s".to_owned(),
         size if size >= 1.0 => (value, "s"),
         size if size >= 1e-3 => (value * 1e3, "ms"),
         size if size >= 1e-6 => (value * 1e6, "µs"),
@@ -32,7 +33,7 @@ pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -42,7 +43,11 @@ pub fn count(value: u64) -> String {
 
 /// A number of things per something: whole from ten on, else with one place.
 pub fn number(value: f64) -> String {
-    if value >= 10.0 { count(value.round() as u64) } else { format!("{value:.1}") }
+    match value {
+        0.0 => "0".to_owned(),
+        value if value >= 10.0 => count(value.round() as u64),
+        value => format!("{value:.1}"),
+    }
 }
 
 /// A share of one as `12.3 %`.
@@ -86,7 +91,7 @@ mod tests {
         assert_eq!(bytes(0), "0 B");
         assert_eq!(bytes(33_000_000), "31.5 MiB");
         assert_eq!(pain(0.0123), "12.3 ms/s");
-        assert_eq!(seconds(0.0), "0.0 ns");
+        assert_eq!(seconds(0.0), "0 s");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count(999), "999");
         assert_eq!(number(2.25), "2.2");

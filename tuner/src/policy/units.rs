@@ -213,7 +213,7 @@ fn write_largest(
     suffix: &str,
 ) -> std::fmt::Result {
     for (name, factor) in units {
-        if value % factor == 0 && (value > 0 || *factor == 1) {
+        if value.is_multiple_of(*factor) && (value > 0 || *factor == 1) {
             return write!(formatter, "{}{name}{suffix}", value / factor);
         }
     }

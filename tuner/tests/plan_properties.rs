@@ -1,0 +1,246 @@
+//! What holds for every plan, whatever the evidence.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use jiff::Timestamp;
+use proptest::prelude::*;
+use sexton_tuner::evidence::{
+    Counters, Observation, PastAction, SeekKind, SentinelInterval, SstFile, Window,
+};
+use sexton_tuner::policy::Mode;
+use sexton_tuner::{
+    Action, Budget, Evidence, Key, KeyRange, Plan, PlanInput, PlanTarget, Policy, TargetPolicy,
+    ThrottlesInForce, plan,
+};
+
+const POLICY: &str = "
+mode: act
+thresholds: { pain: 1us/s, density: 0.05 }
+cooldown: 1m
+range_bytes_max: 64MiB
+targets:
+  - name: t
+    match: { pid: 1 }
+    column_families:
+      - { name: a, prefix: { bytes: 1 } }
+      - { name: b, prefix: { delimiter: '/', count: 1 } }
+      - { name: '*' }
+    throttles: [{ name: limit, inside: '9', outside: '1', command: [set, '{value}'] }]
+off_peak: { time_zone: Europe/Berlin, from: '22:00', to: '05:00', io_budget: { rate: 1GiB/s, burst: 8GiB } }
+";
+
+fn key() -> impl Strategy<Value = Key> {
+    proptest::collection::vec(prop_oneof![Just(b'/'), b'a'..=b'd', any::<u8>()], 0..5).prop_map(Key::new)
+}
+
+fn family() -> impl Strategy<Value = String> {
+    prop_oneof![Just("a"), Just("b"), Just("c")].prop_map(str::to_owned)
+}
+
+/// Mostly plausible, sometimes absurd.
+fn count() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 0u64..200_000, 1 => any::<u64>()]
+}
+
+fn counters() -> impl Strategy<Value = Counters> {
+    (count(), count(), count()).prop_map(|(tombstones_skipped, keys_skipped, block_reads)| Counters {
+        tombstones_skipped,
+        keys_skipped,
+        block_reads,
+        ..Counters::default()
+    })
+}
+
+prop_compose! {
+    fn file()(
+        column_family in family(),
+        level in 0u32..7,
+        size_bytes in prop_oneof![8 => 0u64..1 << 28, 1 => any::<u64>()],
+        entries in count(),
+        deletions in count(),
+        one in key(),
+        two in key(),
+        ordered in prop::bool::weighted(0.95),
+    ) -> SstFile {
+        // Now and then the wrong way round, as a broken file might say.
+        let (smallest, largest) = if one <= two || !ordered { (one, two) } else { (two, one) };
+        SstFile { number: 1, column_family, level, size_bytes, entries, deletions, smallest, largest }
+    }
+}
+
+prop_compose! {
+    fn observation()(
+        column_family in proptest::option::weighted(0.9, family()),
+        kind in prop_oneof![
+            Just(SeekKind::Seek), Just(SeekKind::SeekForPrev), Just(SeekKind::SeekToFirst), Just(SeekKind::SeekToLast)
+        ],
+        key in key(),
+        seek in counters(),
+        scan in counters(),
+        seek_latency_ns in prop_oneof![4 => 0u64..1 << 34, 1 => any::<u64>()],
+        scan_elapsed_ns in prop_oneof![4 => 0u64..1 << 34, 1 => any::<u64>()],
+    ) -> Observation {
+        Observation { column_family, kind, key, seek, scan, seek_latency_ns, scan_elapsed_ns }
+    }
+}
+
+prop_compose! {
+    fn past()(
+        column_family in family(),
+        begin in key(),
+        end in proptest::option::of(key()),
+        ended_unix_s in prop_oneof![4 => 1_789_999_000i64..1_790_000_100, 1 => any::<i64>()],
+        helped in any::<Option<bool>>(),
+        failures_in_a_row in prop_oneof![4 => 0u32..4, 1 => any::<u32>()],
+    ) -> PastAction {
+        let range = KeyRange::new(begin, end).unwrap_or_else(KeyRange::everything);
+        PastAction { column_family, range, ended_unix_s, helped, failures_in_a_row }
+    }
+}
+
+prop_compose! {
+    fn evidence()(
+        database in prop_oneof![Just("/one"), Just("/two")],
+        duration_ns in prop_oneof![8 => 1_000_000u64..1 << 34, 1 => 1u64..=u64::MAX],
+        operations_painful in count(),
+        attributed in counters(),
+        sentinel_ns in count(),
+        in_sentinel in counters(),
+        observations in proptest::collection::vec(observation(), 0..30),
+        files in proptest::collection::vec(file(), 0..20),
+        past_actions in proptest::collection::vec(past(), 0..4),
+    ) -> Evidence {
+        Evidence {
+            target: "t".to_owned(),
+            database: database.to_owned(),
+            window: Window { duration_ns, operations_painful, attributed, ..Window::default() },
+            sentinel: SentinelInterval { duration_ns: sentinel_ns, counters: in_sentinel },
+            observations,
+            files,
+            past_actions,
+        }
+    }
+}
+
+fn planned(policy: &Policy, evidence: &[Evidence], available_bytes: u64, now_s: i64) -> Plan {
+    let target: &TargetPolicy = policy.targets.first().unwrap();
+    let input = PlanInput {
+        policy,
+        targets: &[PlanTarget { name: "t", policy: target, evidence }],
+        budget: Budget { available_bytes },
+        throttles_in_force: &ThrottlesInForce::new(),
+        now: Timestamp::from_second(now_s).unwrap(),
+    };
+    let first = plan(&input).unwrap();
+    assert_eq!(first, plan(&input).unwrap(), "the same input gave two plans");
+    first
+}
+
+fn check_overlaps(actions: &[Action]) {
+    let compactions: Vec<_> = actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::CompactRange { target, database, column_family, range, .. } => {
+                Some(((target, database, column_family), range))
+            }
+            Action::SetThrottle { .. } => None,
+        })
+        .collect();
+    for (index, (place, range)) in compactions.iter().enumerate() {
+        for (other_place, other) in compactions.iter().skip(index + 1) {
+            assert!(place != other_place || !range.overlaps(other), "{range:?} and {other:?} overlap");
+        }
+    }
+}
+
+fn check_numbers(plan: &Plan) {
+    for range in &plan.assessments {
+        let numbers = [
+            range.operations_per_second,
+            range.tombstones_per_seek,
+            range.memtable_tombstones_per_seek,
+            range.misses_per_seek,
+            range.density,
+            range.pain_seconds_per_second,
+            range.relief_seconds_per_second,
+            range.relief_per_byte,
+        ];
+        assert!(numbers.iter().all(|number| number.is_finite() && *number >= 0.0), "{range:?}");
+        assert!(range.density <= 1.0 && range.pain_seconds_per_second > 0.0, "{range:?}");
+        assert!(!range.reason.is_empty());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_plan_keeps_to_its_budget_and_its_ranges_apart(
+        evidence in proptest::collection::vec(evidence(), 0..3),
+        available_bytes in prop_oneof![4 => 0u64..1 << 32, 1 => any::<u64>()],
+        now_s in 1_790_000_000i64..1_790_700_000,
+    ) {
+        let policy = Policy::parse(POLICY).unwrap();
+        let plan = planned(&policy, &evidence, available_bytes, now_s);
+        let costs = plan.actions.iter().map(|action| match action {
+            Action::CompactRange { cost_bytes, .. } => u128::from(*cost_bytes),
+            Action::SetThrottle { .. } => 0,
+        });
+        let cost: u128 = costs.sum();
+        prop_assert_eq!(cost, u128::from(plan.cost_bytes));
+        prop_assert!(plan.cost_bytes <= available_bytes);
+        check_overlaps(&plan.actions);
+        check_numbers(&plan);
+    }
+
+    #[test]
+    fn advise_plans_what_act_does_and_observe_nothing(evidence in evidence()) {
+        let mut policy = Policy::parse(POLICY).unwrap();
+        let act = planned(&policy, std::slice::from_ref(&evidence), u64::MAX, 1_790_000_000);
+        policy.mode = Mode::Advise;
+        let advise = planned(&policy, std::slice::from_ref(&evidence), u64::MAX, 1_790_000_000);
+        prop_assert_eq!(&act.actions, &advise.actions);
+        policy.mode = Mode::Observe;
+        let observe = planned(&policy, std::slice::from_ref(&evidence), u64::MAX, 1_790_000_000);
+        prop_assert!(observe.actions.is_empty());
+        prop_assert_eq!(act.assessments, observe.assessments);
+    }
+
+    #[test]
+    fn every_range_that_hurts_is_planned_or_refused(evidence in evidence(), available_bytes in 0u64..1 << 32) {
+        let policy = Policy::parse(POLICY).unwrap();
+        let plan = planned(&policy, std::slice::from_ref(&evidence), available_bytes, 1_790_000_000);
+        for range in &plan.assessments {
+            let refused = plan.refusals.iter().any(|refusal| {
+                refusal.range == range.range && refusal.column_family == range.column_family && !refusal.reason.is_empty()
+            });
+            let acted = plan.actions.iter().any(|action| match action {
+                Action::CompactRange { column_family, range: keys, .. } => {
+                    Some(column_family) == range.column_family.as_ref() && *keys == range.range
+                }
+                Action::SetThrottle { .. } => false,
+            });
+            prop_assert!(refused != acted, "{:?} is refused: {}, planned: {}", range, refused, acted);
+        }
+    }
+
+    #[test]
+    fn redacted_reasons_show_no_key(evidence in evidence()) {
+        // Keys that could be in a reason are marked by a text that no number or name has.
+        let mut marked = evidence;
+        for file in &mut marked.files {
+            file.smallest = Key::new([file.smallest.as_bytes(), b"QQQQQQQQ"].concat());
+            file.largest = Key::new([file.largest.as_bytes(), b"QQQQQQQQ"].concat());
+        }
+        let policy = Policy::parse(POLICY).unwrap();
+        let plan = planned(&policy, std::slice::from_ref(&marked), u64::MAX, 1_790_000_000);
+        for action in &plan.actions {
+            if let Action::CompactRange { reason, .. } = action {
+                prop_assert!(!reason.contains("QQQQ") && !reason.contains("5151515151"));
+            }
+        }
+        for refusal in &plan.refusals {
+            prop_assert!(!refusal.subject.contains("QQQQ") && !refusal.reason.contains("QQQQ"));
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The planner's tests are texts: a picture of an LSM tree and its readers, commands, and what comes out.
+//!
+//! `BLESS=1 cargo test -p sexton-tuner --test planner` writes what comes out into the files; the
+//! difference is what to review. A block is a command, its input, a line `----`, and the output up to
+//! an empty line. Commands:
+//!
+//! - `picture`: the evidence; the lines are described in `planner/picture.rs`.
+//! - `policy`: the policy's YAML; the first target in it is used.
+//! - `assess`: every range that hurts, best first.
+//! - `plan budget=SIZE now=TIME [in_force=THROTTLE:VALUE]`: actions and refusals.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+#[path = "planner/picture.rs"]
+mod picture;
+
+use picture::{parse_picture, parse_size};
+use sexton_tuner::policy::Policy;
+use sexton_tuner::{
+    Action, Budget, Evidence, Plan, PlanInput, PlanTarget, RangeAssessment, ThrottlesInForce, assess, plan,
+    words,
+};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Line between a block's input and its output.
+const SEPARATOR: &str = "----";
+
+#[test]
+fn cases() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/planner");
+    let entries = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|end| end == "txt")).collect();
+    files.sort();
+    assert!(files.len() >= 12, "the cases are missing from {}", folder.display());
+    let bless = std::env::var_os("BLESS").is_some();
+    let mut wrong = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with("# "), "{} begins with no sentence on what it shows", file.display());
+        let fresh = run(&text, &file);
+        if fresh == text {
+            continue;
+        }
+        if bless {
+            std::fs::write(&file, fresh).unwrap();
+        } else {
+            wrong.push(format!("{}\n{}", file.display(), first_difference(&text, &fresh)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}\nBLESS=1 accepts what came out", wrong.join("\n"));
+}
+
+fn first_difference(expected: &str, found: &str) -> String {
+    let mut lines = expected.lines().zip(found.lines()).enumerate();
+    match lines.find(|(_, (expected, found))| expected != found) {
+        Some((index, (expected, found))) => {
+            format!("line {}\n  expected {expected}\n  found    {found}", index + 1)
+        }
+        None => "one is longer than the other".to_owned(),
+    }
+}
+
+struct State {
+    evidence: Vec<Evidence>,
+    policy: Policy,
+}
+
+/// The case with its outputs computed anew.
+fn run(text: &str, file: &Path) -> String {
+    let mut state = State { evidence: Vec::new(), policy: Policy::default() };
+    let mut blocks = Vec::new();
+    for block in text.trim_end().split("\n\n") {
+        if block.starts_with('#') {
+            blocks.push(block.to_owned());
+            continue;
+        }
+        let (input, _) = block.split_once(&format!("\n{SEPARATOR}")).unwrap_or((block, ""));
+        let (command, lines) = input.split_once('\n').unwrap_or((input, ""));
+        let output = state.command(command, lines).unwrap_or_else(|error| format!("error: {error}\n"));
+        let mut words = output.split(|character: char| !character.is_alphabetic());
+        assert!(!words.any(|word| word == "NaN" || word == "inf"), "{}: {output}", file.display());
+        blocks.push(format!("{input}\n{SEPARATOR}\n{}", output.trim_end()));
+    }
+    blocks.join("\n\n") + "\n"
+}
+
+impl State {
+    fn command(&mut self, command: &str, lines: &str) -> Result<String, String> {
+        let mut words = command.split(' ');
+        let name = words.next().unwrap_or("");
+        let arguments: Vec<(&str, &str)> = words.filter_map(|word| word.split_once('=')).collect();
+        match name {
+            "picture" => {
+                self.evidence = parse_picture(lines)?;
+                Ok("ok".to_owned())
+            }
+            "policy" => {
+                self.policy = Policy::parse(lines).map_err(|error| format!("{error}; {}", error.help))?;
+                Ok("ok".to_owned())
+            }
+            "assess" => self.assess(),
+            "plan" => self.plan(&arguments),
+            _ => Err(format!("unknown command {name}")),
+        }
+    }
+
+    fn assess(&self) -> Result<String, String> {
+        let mut text = String::new();
+        for evidence in &self.evidence {
+            let target = self.policy.targets.first().expect("a target");
+            for range in assess(evidence, target, &self.policy).map_err(|error| error.to_string())? {
+                text.push_str(&shown(&range, &self.policy));
+            }
+        }
+        Ok(if text.is_empty() { "nothing hurts".to_owned() } else { text })
+    }
+
+    fn plan(&self, arguments: &[(&str, &str)]) -> Result<String, String> {
+        let argument =
+            |name: &str| arguments.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        let budget = parse_size(argument("budget").ok_or("plan needs budget=")?)?;
+        let now = argument("now").ok_or("plan needs now=")?.parse().map_err(|error| format!("{error}"))?;
+        let policy = self.policy.targets.first().expect("a target");
+        let name = self.evidence.first().map_or("t", |evidence| evidence.target.as_str());
+        let in_force: ThrottlesInForce = argument("in_force")
+            .and_then(|text| text.split_once(':'))
+            .map(|(throttle, value)| ((name.to_owned(), throttle.to_owned()), value.to_owned()))
+            .into_iter()
+            .collect();
+        let input = PlanInput {
+            policy: &self.policy,
+            targets: &[PlanTarget { name, policy, evidence: &self.evidence }],
+            budget: Budget { available_bytes: budget },
+            throttles_in_force: &in_force,
+            now,
+        };
+        let planned = plan(&input).map_err(|error| error.to_string())?;
+        assert_eq!(
+            planned,
+            plan(&input).map_err(|error| error.to_string())?,
+            "the same input gave two plans"
+        );
+        Ok(shown_plan(&planned, &self.policy))
+    }
+}
+
+fn shown(range: &RangeAssessment, policy: &Policy) -> String {
+    let family = range.column_family.as_deref().unwrap_or("?");
+    let keys = words::range(&range.range, policy.keys);
+    let mut text = format!("{} {family} {keys}\n", range.database);
+    let _ = writeln!(
+        text,
+        "  pain {}, relief {}, {:.1} operations/s",
+        words::pain(range.pain_seconds_per_second),
+        words::pain(range.relief_seconds_per_second),
+        range.operations_per_second,
+    );
+    let _ = writeln!(
+        text,
+        "  each {:.1} tombstones, {:.1} of them in memtables, {:.1} block reads",
+        range.tombstones_per_seek, range.memtable_tombstones_per_seek, range.misses_per_seek,
+    );
+    let _ = writeln!(
+        text,
+        "  {} with {} deletions in {} entries ({}), cost {}, {:.3} ns/s per KiB",
+        words::bytes(range.size_bytes),
+        range.deletions,
+        range.entries,
+        words::percent(range.density),
+        words::bytes(range.cost_bytes),
+        range.relief_per_byte * 1e9 * 1024.0,
+    );
+    let _ = writeln!(text, "  {}", range.reason);
+    text
+}
+
+fn shown_plan(plan: &Plan, policy: &Policy) -> String {
+    let mut text = format!("{} of {}\n", words::bytes(plan.cost_bytes), words::bytes(plan.budget_bytes));
+    for action in &plan.actions {
+        let _ = match action {
+            Action::CompactRange { database, column_family, range, cost_bytes, reason, .. } => writeln!(
+                text,
+                "compact {database} {column_family} {} for {}\n  {reason}",
+                words::range(range, policy.keys),
+                words::bytes(*cost_bytes),
+            ),
+            Action::SetThrottle { target, name, value, command, reason, .. } => {
+                writeln!(text, "set {target} {name} to {value}: {}\n  {reason}", command.join(" "))
+            }
+        };
+    }
+    for refusal in &plan.refusals {
+        let _ = writeln!(text, "refuse {} {}: {}", refusal.subject, refusal.rule.name(), refusal.reason);
+    }
+    text
+}

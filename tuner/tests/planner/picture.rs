@@ -1,0 +1,199 @@
+//! Reads the pictures of LSM trees and their readers.
+//!
+//! ```text
+//! target om /om.db                                     begins one database's evidence
+//! window 2s painful=220 tombstones=9k reads=7          longer than what was recorded: lost records
+//! sentinel 1s tombstones=900k reads=7                  without it: the same rate as the window
+//! cf keyTable                                          the lines up to the next one are about it; ? is unknown
+//! L6 [/v/b/000 .. /v/b/999] 64MiB entries=110k deletions=50k
+//! 110x seek /v/b/ tombstones=0 took=30us then tombstones=50k reads=3 stepped=12 took=10ms
+//! past [/v/b/ .. /v/b0) ended=2026-11-20T11:55:00Z failures=1 pending
+//! ```
+//! Numbers may end in k or M. Operations: seek, seek_for_prev, seek_to_first, seek_to_last; `then` is
+//! the scan. A past action is `helped` unless it is `pending` or `failed`.
+
+use sexton_tuner::evidence::{Counters, Observation, PastAction, SeekKind, SentinelInterval, SstFile};
+use sexton_tuner::{Evidence, Key, KeyRange};
+
+pub fn parse_picture(text: &str) -> Result<Vec<Evidence>, String> {
+    let mut all: Vec<Evidence> = Vec::new();
+    let mut column_family = None;
+    let mut sentinel_given = false;
+    for line in text.lines().map(str::trim) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (first, rest) = words.split_first().ok_or("an empty line")?;
+        if *first == "target" {
+            let [name, database] = rest else { return Err(format!("{line}: target NAME DIRECTORY")) };
+            finish(all.last_mut(), sentinel_given);
+            sentinel_given = false;
+            all.push(Evidence {
+                target: (*name).into(),
+                database: (*database).into(),
+                ..Evidence::default()
+            });
+            all.last_mut().ok_or("no target")?.window.duration_ns = 1_000_000_000;
+            continue;
+        }
+        let evidence = all.last_mut().ok_or("a picture begins with its target")?;
+        let fields = Fields(rest);
+        match *first {
+            "window" => {
+                evidence.window.duration_ns = fields.time(0)?;
+                evidence.window.operations_painful = fields.number("painful")?.unwrap_or(0);
+                evidence.window.attributed = fields.counters()?;
+            }
+            "sentinel" => {
+                sentinel_given = true;
+                evidence.sentinel =
+                    SentinelInterval { duration_ns: fields.time(0)?, counters: fields.counters()? };
+            }
+            "cf" => column_family = rest.first().filter(|name| **name != "?").map(|name| (*name).to_owned()),
+            "past" => {
+                evidence.past_actions.push(past(&fields, column_family.clone().ok_or("past needs a cf")?)?)
+            }
+            level if level.starts_with('L') => {
+                let number = evidence.files.len() as u64 + 1;
+                evidence.files.push(file(
+                    level,
+                    &fields,
+                    number,
+                    column_family.clone().ok_or("a file needs a cf")?,
+                )?);
+            }
+            times if times.ends_with('x') => {
+                let count = parse_number(times.trim_end_matches('x'))?;
+                let operation = observation(&fields, column_family.clone())?;
+                evidence.observations.extend((0..count).map(|_| operation.clone()));
+            }
+            _ => return Err(format!("cannot read the line {line}")),
+        }
+    }
+    finish(all.last_mut(), sentinel_given);
+    Ok(all)
+}
+
+/// What the picture leaves out: totals of the window, and a sentinel that saw the same.
+fn finish(evidence: Option<&mut Evidence>, sentinel_given: bool) {
+    let Some(evidence) = evidence else { return };
+    let window = &mut evidence.window;
+    window.operations_painful = window.operations_painful.max(evidence.observations.len() as u64);
+    window.records_lost = window.operations_painful - evidence.observations.len() as u64;
+    if window.attributed == Counters::default() {
+        let totals = evidence.observations.iter().map(Observation::total);
+        window.attributed = totals.fold(Counters::default(), Counters::plus);
+    }
+    if !sentinel_given {
+        evidence.sentinel = SentinelInterval { duration_ns: window.duration_ns, counters: window.attributed };
+    }
+}
+
+fn file(level: &str, fields: &Fields<'_>, number: u64, column_family: String) -> Result<SstFile, String> {
+    let [smallest, dots, largest, size, ..] = fields.0 else {
+        return Err("a file is [KEY .. KEY] SIZE".to_owned());
+    };
+    if *dots != ".." {
+        return Err(format!("{dots} instead of .."));
+    }
+    Ok(SstFile {
+        number,
+        column_family,
+        level: level.trim_start_matches('L').parse().map_err(|error| format!("{level}: {error}"))?,
+        size_bytes: parse_size(size)?,
+        entries: fields.number("entries")?.unwrap_or(0),
+        deletions: fields.number("deletions")?.unwrap_or(0),
+        smallest: Key::new(smallest.trim_start_matches('[')),
+        largest: Key::new(largest.trim_end_matches(']')),
+    })
+}
+
+fn observation(fields: &Fields<'_>, column_family: Option<String>) -> Result<Observation, String> {
+    let then = fields.0.iter().position(|word| *word == "then").unwrap_or(fields.0.len());
+    let (seek, scan) = fields.0.split_at(then);
+    let (seek, scan) = (Fields(seek), Fields(scan));
+    let kind = match fields.0.first() {
+        Some(&"seek") => SeekKind::Seek,
+        Some(&"seek_for_prev") => SeekKind::SeekForPrev,
+        Some(&"seek_to_first") => SeekKind::SeekToFirst,
+        Some(&"seek_to_last") => SeekKind::SeekToLast,
+        other => return Err(format!("unknown operation {other:?}")),
+    };
+    let key = match kind {
+        SeekKind::Seek | SeekKind::SeekForPrev => Key::new(*fields.0.get(1).ok_or("seek needs a key")?),
+        SeekKind::SeekToFirst | SeekKind::SeekToLast => Key::default(),
+    };
+    Ok(Observation {
+        column_family,
+        kind,
+        key,
+        seek: seek.counters()?,
+        scan: scan.counters()?,
+        seek_latency_ns: seek.named("took").map_or(Ok(0), parse_time)?,
+        scan_elapsed_ns: scan.named("took").map_or(Ok(0), parse_time)?,
+    })
+}
+
+fn past(fields: &Fields<'_>, column_family: String) -> Result<PastAction, String> {
+    let [begin, _, end, ..] = fields.0 else { return Err("past [KEY .. KEY)".to_owned()) };
+    let key = |text: &str| if matches!(text, "start" | "end") { None } else { Some(Key::new(text)) };
+    let begin = key(begin.trim_start_matches('[')).unwrap_or_default();
+    let ended = fields.named("ended").ok_or("past needs ended=")?;
+    let ended: jiff::Timestamp = ended.parse().map_err(|error| format!("{ended}: {error}"))?;
+    Ok(PastAction {
+        column_family,
+        range: KeyRange::new(begin, key(end.trim_end_matches(')'))).ok_or("an empty range")?,
+        ended_unix_s: ended.as_second(),
+        helped: match fields.0.last() {
+            Some(&"pending") => None,
+            Some(&"failed") => Some(false),
+            _ => Some(true),
+        },
+        failures_in_a_row: u32::try_from(fields.number("failures")?.unwrap_or(0)).unwrap_or(u32::MAX),
+    })
+}
+
+/// Words of a line, some of them `name=value`.
+struct Fields<'a>(&'a [&'a str]);
+
+impl<'a> Fields<'a> {
+    fn named(&self, name: &str) -> Option<&'a str> {
+        self.0
+            .iter()
+            .find_map(|word| word.split_once('=').filter(|(known, _)| *known == name))
+            .map(|(_, value)| value)
+    }
+
+    fn number(&self, name: &str) -> Result<Option<u64>, String> {
+        self.named(name).map(parse_number).transpose()
+    }
+
+    fn time(&self, index: usize) -> Result<u64, String> {
+        parse_time(self.0.get(index).ok_or("a time is missing")?)
+    }
+
+    fn counters(&self) -> Result<Counters, String> {
+        Ok(Counters {
+            tombstones_skipped: self.number("tombstones")?.unwrap_or(0),
+            keys_skipped: self.number("stepped")?.unwrap_or(0),
+            block_reads: self.number("reads")?.unwrap_or(0),
+            ..Counters::default()
+        })
+    }
+}
+
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    unit(text, &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)])
+}
+
+fn parse_number(text: &str) -> Result<u64, String> {
+    unit(text, &[("M", 1_000_000), ("k", 1_000), ("", 1)])
+}
+
+fn parse_time(text: &str) -> Result<u64, String> {
+    unit(text, &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)])
+}
+
+fn unit(text: &str, units: &[(&str, u64)]) -> Result<u64, String> {
+    let split = units.iter().find_map(|(name, factor)| Some((text.strip_suffix(name)?, factor)));
+    let (number, factor) = split.ok_or(format!("{text} has no unit"))?;
+    Ok(number.parse::<u64>().map_err(|error| format!("{text}: {error}"))? * factor)
+}
