@@ -99,4 +99,20 @@ proptest! {
         bytes.truncate(bytes.len() - cut);
         let _ = read_everything(&bytes);
     }
+
+    #[test]
+    fn tables_with_random_bytes_changed_are_survived(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..64),
+    ) {
+        let mut bytes = ourselves().to_vec();
+        let headers = ElfHeaders::read(&bytes[..]).unwrap();
+        let tables = [".symtab", ".dynsym", ".rela.dyn", ".dynamic", ".note.gnu.build-id"];
+        let tables: Vec<&Section> = tables.iter().filter_map(|name| headers.section_named(name)).collect();
+        for (at, value) in changes {
+            let table = tables[at.index(tables.len())];
+            let at = table.file_offset as usize + at.index(table.size as usize);
+            bytes[at] = value;
+        }
+        let _ = read_everything(&bytes);
+    }
 }

@@ -99,12 +99,10 @@ pub fn read_u64(pid: u32, address: u64) -> Result<u64, MemoryError> {
 /// [`MemoryError::NotAString`] when neither form fits, [`MemoryError::TooLong`] for more than
 /// `length_max` bytes, else as [`read`].
 pub fn read_std_string(pid: u32, address: u64, length_max: usize) -> Result<Vec<u8>, MemoryError> {
-    match read_cxx11_string(pid, address, length_max) {
-        Err(MemoryError::NotAString { .. } | MemoryError::Unmapped { .. }) => {
-            read_counted_string(pid, address, length_max)
-        }
-        other => other,
-    }
+    // The words behind an old string are members of its owner, and pointers may pass for a size and a
+    // capacity: whatever the first form fails of, the second is tried.
+    read_cxx11_string(pid, address, length_max)
+        .or_else(|first| read_counted_string(pid, address, length_max).map_err(|_| first))
 }
 
 /// `{ char* data; size_t size; union { char local[16]; size_t capacity; } }`.
@@ -269,8 +267,11 @@ mod tests {
             counted.extend(word.to_le_bytes());
         }
         counted.extend(b"keyTable\0");
-        let object = [address_of(&counted[24..]), 0x1_0000, 3, 9];
-        assert_eq!(read_std_string(us(), address_of(&object), 64).unwrap(), b"keyTable");
+        // What follows in the owner: small numbers, or pointers that pass for a size and a capacity.
+        for following in [[0x1_0000, 3, 9], [0x7f0b_9821_09f8, 0x7f0b_9821_58a8, 0]] {
+            let object = [address_of(&counted[24..]), following[0], following[1], following[2]];
+            assert_eq!(read_std_string(us(), address_of(&object), 64).unwrap(), b"keyTable");
+        }
     }
 
     #[test]
