@@ -5,6 +5,7 @@ use crate::rocksdb::RocksDb;
 use crate::session::{Hook, serve};
 use crate::{log, socket};
 use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +39,7 @@ pub fn run(listener: &UnixListener, library: Option<&OsStr>) {
         match socket::peer(&stream) {
             Ok(peer) if peer.is_allowed(socket::effective_user()) => {
                 log::line(&format!("serving {peer:?}"));
-                serve(&stream, &mut hook);
+                serve(&stream, listener.as_fd(), &mut hook);
             }
             refused => log::line(&format!("dropped a client that may not speak: {refused:?}")),
         }

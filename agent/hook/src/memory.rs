@@ -34,16 +34,43 @@ pub fn words<const COUNT: usize>(address: u64) -> Option<[u64; COUNT]> {
     read(address, bytes.as_flattened_mut()).then(|| bytes.map(u64::from_le_bytes))
 }
 
-/// Reads the `std::string` at `address`, in the layout of libstdc++'s C++11 ABI: pointer, length, and
-/// sixteen bytes that hold short strings. `None` if it is not one or is longer than `bytes_max`.
+/// Reads the `std::string` at `address`, in either of libstdc++'s layouts; `None` if it is neither or
+/// longer than `bytes_max`. The JNI libraries have the older one, most distributions the newer.
 pub fn cpp_string(address: u64, bytes_max: usize) -> Option<Vec<u8>> {
+    cxx11_string(address, bytes_max).or_else(|| copy_on_write_string(address, bytes_max))
+}
+
+/// Since GCC 5: pointer, length, and sixteen bytes that hold short strings.
+fn cxx11_string(address: u64, bytes_max: usize) -> Option<Vec<u8>> {
     const INLINE_BYTES_MAX: u64 = 15;
     let [data, length] = words::<2>(address)?;
     let is_inline = data == address.checked_add(16)?;
-    if length > bytes_max as u64 || (is_inline && length > INLINE_BYTES_MAX) {
+    if is_inline && length > INLINE_BYTES_MAX {
         return None;
     }
-    let mut bytes = vec![0; usize::try_from(length).ok()? + 1];
+    characters(data, length, bytes_max)
+}
+
+/// `_GLIBCXX_USE_CXX11_ABI=0`: a pointer to the characters, with length, capacity and a count of
+/// references in front of them.
+fn copy_on_write_string(address: u64, bytes_max: usize) -> Option<Vec<u8>> {
+    const HEADER_BYTES: u64 = 24;
+    /// More owners than any string has; the shared empty string counts none.
+    const OWNERS_MAX: u64 = 1 << 20;
+    let [data] = words::<1>(address)?;
+    let [length, capacity, owners] = words::<3>(data.checked_sub(HEADER_BYTES)?)?;
+    let owners = owners & u64::from(u32::MAX);
+    let is_own_buffer = Some(data) == address.checked_add(16);
+    if is_own_buffer || length > capacity || (owners > OWNERS_MAX && owners != u64::from(u32::MAX)) {
+        return None;
+    }
+    characters(data, length, bytes_max)
+}
+
+/// `length` bytes, which a NUL byte must follow.
+fn characters(data: u64, length: u64, bytes_max: usize) -> Option<Vec<u8>> {
+    let length = usize::try_from(length).ok().filter(|length| *length <= bytes_max)?;
+    let mut bytes = vec![0; length + 1];
     (read(data, &mut bytes) && bytes.pop() == Some(0)).then_some(bytes)
 }
 
@@ -75,6 +102,17 @@ mod tests {
         assert_eq!(cpp_string(short.as_ptr() as u64, 64), None, "no NUL behind its end");
         short[1] = 40;
         assert_eq!(cpp_string(short.as_ptr() as u64, 64), None, "too long to be inline");
+    }
+
+    #[test]
+    fn a_copy_on_write_string_is_read_too() {
+        let mut body = Box::new([8u64, 8, 0, u64::from_le_bytes(*b"keyTable"), 0]);
+        let field = [body.as_ptr() as u64 + 24, 0x7000_0000_0000];
+        assert_eq!(cpp_string(field.as_ptr() as u64, 64).unwrap(), b"keyTable");
+        assert_eq!(cpp_string(field.as_ptr() as u64, 7), None);
+        body[1] = 7;
+        assert_eq!(cpp_string(field.as_ptr() as u64, 64), None, "longer than its capacity");
+        assert_eq!(body[0], 8);
     }
 
     proptest! {

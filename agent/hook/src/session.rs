@@ -11,7 +11,7 @@ use sexton_hook_protocol::{
 };
 use std::ffi::CString;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// How long a client may be silent between requests before the next one gets its turn. The agent
 /// connects anew when it has something to ask.
 const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// How long a client that is silent keeps its turn while another one waits.
+const TURN_MIN: Duration = Duration::from_millis(200);
 
 /// How long one frame may take, in either direction.
 const FRAME_TIME_MAX: Duration = Duration::from_secs(5);
@@ -151,9 +154,10 @@ fn unsupported(what: &str) -> Failure {
     (ErrorKind::Unsupported, format!("{what}: this RocksDB does not export the functions"))
 }
 
-/// Talks to one client until it closes, falls silent, or breaks the protocol.
-pub fn serve(stream: &UnixStream, hook: &mut Hook) {
-    if let Err(error) = converse(stream, hook) {
+/// Talks to one client until it closes, falls silent, or breaks the protocol. `others` is the listener:
+/// when somebody waits there, silence is shorter.
+pub fn serve(stream: &UnixStream, others: BorrowedFd<'_>, hook: &mut Hook) {
+    if let Err(error) = converse(stream, others, hook) {
         match error {
             FrameError::Closed => {}
             FrameError::Json(_) | FrameError::Length { .. } => {
@@ -166,9 +170,9 @@ pub fn serve(stream: &UnixStream, hook: &mut Hook) {
     }
 }
 
-fn converse(stream: &UnixStream, hook: &mut Hook) -> Result<(), FrameError> {
+fn converse(stream: &UnixStream, others: BorrowedFd<'_>, hook: &mut Hook) -> Result<(), FrameError> {
     stream.set_write_timeout(Some(FRAME_TIME_MAX)).map_err(FrameError::Io)?;
-    match receive(stream)? {
+    match receive(stream, others)? {
         request @ Request::Hello { protocol_version: PROTOCOL_VERSION, .. } => {
             hook.answer(stream, request)?
         }
@@ -185,17 +189,27 @@ fn converse(stream: &UnixStream, hook: &mut Hook) -> Result<(), FrameError> {
         }
     }
     loop {
-        let request = receive(stream)?;
+        let request = receive(stream, others)?;
         hook.answer(stream, request)?;
     }
 }
 
 /// Waits for a request, then reads it against a deadline.
-fn receive(stream: &UnixStream) -> Result<Request, FrameError> {
-    if !wait_readable(stream, IDLE_MAX).map_err(FrameError::Io)? {
+fn receive(stream: &UnixStream, others: BorrowedFd<'_>) -> Result<Request, FrameError> {
+    let is_there = wait_readable(stream, TURN_MIN)
+        .and_then(|is_there| if is_there { Ok(true) } else { wait_unless_others(stream, others) })
+        .map_err(FrameError::Io)?;
+    if !is_there {
         return Err(FrameError::Closed);
     }
     read(&mut Timed { stream, deadline: Instant::now() + FRAME_TIME_MAX })
+}
+
+/// Whether a request comes within [`IDLE_MAX`] and before somebody else wants the turn.
+fn wait_unless_others(stream: &UnixStream, others: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut waiting = [poll_entry(stream.as_raw_fd()), poll_entry(others.as_raw_fd())];
+    poll(&mut waiting, IDLE_MAX)?;
+    Ok(waiting.first().is_some_and(|own| own.revents != 0))
 }
 
 fn send(stream: &UnixStream, response: &Response) -> Result<(), FrameError> {
@@ -221,10 +235,19 @@ impl Read for Timed<'_> {
 
 /// Whether there is something to read, or the end, within `time`.
 fn wait_readable(stream: &UnixStream, time: Duration) -> io::Result<bool> {
-    let mut waiting = libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    poll(&mut [poll_entry(stream.as_raw_fd())], time)
+}
+
+fn poll_entry(fd: RawFd) -> libc::pollfd {
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+/// Whether anything happened on one of the descriptors within `time`.
+fn poll(entries: &mut [libc::pollfd], time: Duration) -> io::Result<bool> {
     let milliseconds = i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
-    // SAFETY: one descriptor, valid for the call.
-    match unsafe { libc::poll(&raw mut waiting, 1, milliseconds) } {
+    let count = libc::nfds_t::try_from(entries.len()).map_err(io::Error::other)?;
+    // SAFETY: as many initialised entries as `count` says, valid for the call.
+    match unsafe { libc::poll(entries.as_mut_ptr(), count, milliseconds) } {
         0 => Ok(false),
         1.. => Ok(true),
         _ => Err(io::Error::last_os_error()),
@@ -273,13 +296,15 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
     use std::io::Write;
+    use std::os::fd::AsFd;
 
     /// A conversation with a hook that found no RocksDB: the requests in, the responses out.
     fn talk(bytes: &[u8]) -> Vec<Response> {
         let (mut agent, hook_end) = UnixStream::pair().unwrap();
         agent.write_all(bytes).unwrap();
         agent.shutdown(std::net::Shutdown::Write).unwrap();
-        serve(&hook_end, &mut Hook::new(None, Compactor::default()));
+        let (nobody, _other_end) = UnixStream::pair().unwrap();
+        serve(&hook_end, nobody.as_fd(), &mut Hook::new(None, Compactor::default()));
         drop(hook_end);
         let mut responses = Vec::new();
         while let Ok(response) = read(&mut agent) {
@@ -361,6 +386,18 @@ mod tests {
         assert!(matches!(read::<Request>(&mut timed), Err(FrameError::Io(error))
             if error.kind() == io::ErrorKind::TimedOut));
         assert!(Instant::now() + Duration::from_millis(1) >= deadline);
+    }
+
+    #[test]
+    fn a_silent_client_gives_way_when_another_one_waits() {
+        let (mut agent, hook_end) = UnixStream::pair().unwrap();
+        let (others, mut next) = UnixStream::pair().unwrap();
+        next.write_all(b"!").unwrap();
+        agent.write_all(&frames(&[hello(PROTOCOL_VERSION)])).unwrap();
+        let started = Instant::now();
+        serve(&hook_end, others.as_fd(), &mut Hook::new(None, Compactor::default()));
+        assert!(started.elapsed() >= TURN_MIN && started.elapsed() < IDLE_MAX / 2);
+        assert!(matches!(read(&mut agent), Ok(Response::Hello(_))), "but not unheard");
     }
 
     #[test]

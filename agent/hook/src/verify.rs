@@ -1,6 +1,7 @@
 //! Whether the agent's pointers are what they are said to be, without following one blindly.
 //!
-//! What is relied upon holds in RocksDB 5.x to 11.12 as built by g++ or clang with libstdc++:
+//! What is relied upon holds in RocksDB 5.x to 11.12 as built by g++ or clang with libstdc++ (of either
+//! `std::string` layout):
 //! `ColumnFamilyHandleImpl` is virtual table, `ColumnFamilyData* cfd_`, `DBImpl* db_`;
 //! `ColumnFamilyData` begins with `uint32_t id_` and `std::string name_`; `DBImpl` begins with its virtual
 //! table and, as long as anyone can remember, `std::string dbname_` (only shown, never relied upon).
