@@ -2,7 +2,8 @@
 //!
 //! Stopping: the C API has no switch for one compaction, so all manual compactions of the database are
 //! disabled, which makes RocksDB give them up within a key or so, and enabled again. A manual compaction
-//! the application itself had running at that moment ends with `Status::Incomplete` too.
+//! the application itself had running at that moment ends with `Status::Incomplete` too. One that still
+//! waits for an automatic compaction of the same files may not notice before that one has ended (7.7.3).
 
 use crate::log;
 use crate::rocksdb::RocksDb;

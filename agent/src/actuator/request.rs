@@ -70,7 +70,8 @@ pub struct CompactOutcome {
     pub end: CompactEnd,
     /// How long it took.
     pub duration: Duration,
-    /// Bytes of the SST files that overlapped the range and are gone now.
+    /// Bytes of the SST files that overlapped the range and are gone now, also those that an automatic
+    /// compaction rewrote meanwhile.
     pub bytes_replaced: u64,
     /// Deletions in the SST files that overlap the range, before.
     pub deletions_before: u64,
