@@ -86,8 +86,10 @@ fn write_line(output: &mut impl Write, line: &Line) -> Result<(), Failure> {
 fn read(directory: &OwnedFd) -> Result<Database, Failure> {
     // Through the descriptor: the path stays valid whatever happens to the directory's name.
     let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-    if rustix::fs::statat(directory, "CURRENT", rustix::fs::AtFlags::empty()).is_err() {
-        return Err(Failure::NotADatabase);
+    match rustix::fs::statat(directory, "CURRENT", rustix::fs::AtFlags::empty()) {
+        Ok(_) => {}
+        Err(rustix::io::Errno::NOENT) => return Err(Failure::NotADatabase),
+        Err(error) => return Err(Failure::Directory { message: format!("CURRENT: {error}") }),
     }
     let mut attempt = 1;
     loop {

@@ -349,7 +349,16 @@ fn what_is_no_database_is_said_so() {
     assert!(matches!(read_directory(&missing), Err(SstError::Directory { .. })));
     assert!(!missing.exists(), "RocksDB's wrapper would have made it");
 
-    std::fs::write(directory.path().join("CURRENT"), "MANIFEST-000001\n").unwrap();
+    let current = directory.path().join("CURRENT");
+    std::os::unix::fs::symlink("CURRENT", &current).unwrap();
+    let error = read_directory(directory.path()).unwrap_err();
+    assert!(
+        matches!(error, SstError::Directory { .. }),
+        "not readable is not the same as not there: {error}"
+    );
+    std::fs::remove_file(&current).unwrap();
+
+    std::fs::write(&current, "MANIFEST-000001\n").unwrap();
     std::fs::write(directory.path().join("MANIFEST-000001"), vec![0x5a; 100_000]).unwrap();
     let before = picture(directory.path());
     let error = read_directory(directory.path()).unwrap_err();
