@@ -5,6 +5,7 @@
 //! them up. What is left over is in no file: it is in a memtable, near where the operation began.
 
 use crate::candidate::{CandidateInput, candidates, overlapping, shares};
+use crate::cost::Levels;
 use crate::evidence::{Observation, SeekKind, SstFile};
 use crate::frames::{FileShare, ObservationShare};
 use crate::pain::{Loss, events};
@@ -19,7 +20,7 @@ const LIVE_ENTRIES_SLACK: u64 = 1000;
 
 /// One column family, cut into candidate ranges.
 pub(crate) struct ColumnFamily<'a> {
-    pub(crate) files: Vec<&'a SstFile>,
+    pub(crate) levels: Levels<'a>,
     pub(crate) ranges: Vec<KeyRange>,
     shares: Vec<Share>,
     files_in_range: Vec<Vec<&'a SstFile>>,
@@ -29,21 +30,21 @@ pub(crate) struct ColumnFamily<'a> {
 
 impl<'a> ColumnFamily<'a> {
     pub(crate) fn new(
-        files: Vec<&'a SstFile>,
+        files: &[&'a SstFile],
         input: &CandidateInput<'_>,
         first_range: u32,
     ) -> ColumnFamily<'a> {
         let ranges = candidates(input);
-        let shares = shares(&ranges, &files);
+        let shares = shares(&ranges, files);
         let mut files_in_range: Vec<Vec<&SstFile>> = vec![Vec::new(); ranges.len()];
-        for file in &files {
+        for file in files {
             for index in overlapping(&ranges, file) {
                 if let Some(list) = files_in_range.get_mut(index) {
                     list.push(file);
                 }
             }
         }
-        ColumnFamily { files, ranges, shares, files_in_range, first_range }
+        ColumnFamily { levels: Levels::of(files), ranges, shares, files_in_range, first_range }
     }
 
     /// The range with this number among all column families' ranges.
@@ -224,7 +225,7 @@ mod tests {
                 range_bytes_max,
                 density: 0.1,
             };
-            let family = ColumnFamily::new(files.clone(), &input, 7);
+            let family = ColumnFamily::new(&files, &input, 7);
             let loss = EventCosts::default().loss(&operation);
             let shares = family.observation_shares(&operation, loss);
             let sum = |value: fn(&ObservationShare) -> u64| shares.iter().map(value).sum::<u64>();

@@ -2,7 +2,7 @@
 
 use crate::attribute::ColumnFamily;
 use crate::candidate::CandidateInput;
-use crate::cost::compaction_cost_bytes;
+use crate::cost::Levels;
 use crate::evidence::{Evidence, Observation, SstFile};
 use crate::frames::{FileShare, ObservationShare, RangeRow, join};
 use crate::pain::{EventCosts, Scale, events};
@@ -185,7 +185,7 @@ impl<'a> Picture<'a> {
             range_bytes_max: assessor.policy.range_bytes_max.bytes(),
             density: assessor.policy.thresholds.density,
         };
-        let family = ColumnFamily::new(files.clone(), &input, self.next_range);
+        let family = ColumnFamily::new(&files, &input, self.next_range);
         let ranges = u32::try_from(family.ranges.len()).unwrap_or(u32::MAX);
         self.next_range = self.next_range.saturating_add(ranges);
         self.file_shares.extend(family.file_shares());
@@ -214,14 +214,14 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// Name, keys and files of the range with this number.
-    fn find(&self, number: u32) -> Option<(Option<&'a str>, KeyRange, &[&'a SstFile])> {
+    /// Name, keys and files (none of the unknown column family's) of the range with this number.
+    fn find(&self, number: u32) -> Option<(Option<&'a str>, KeyRange, Option<&Levels<'a>>)> {
         if self.unknown == Some(number) {
-            return Some((None, KeyRange::everything(), &[]));
+            return Some((None, KeyRange::everything(), None));
         }
         let found =
             self.families.iter().find_map(|(name, family)| Some((name, family, family.range(number)?)));
-        found.map(|(name, family, range)| (Some(*name), range.clone(), family.files.as_slice()))
+        found.map(|(name, family, range)| (Some(*name), range.clone(), Some(&family.levels)))
     }
 }
 
@@ -230,11 +230,11 @@ impl Assessor<'_> {
         if row.lost_ns == 0 {
             return None;
         }
-        let (column_family, range, files) = picture.find(row.range)?;
+        let (column_family, range, levels) = picture.find(row.range)?;
         let seconds = self.evidence.window.duration_ns as f64 / 1e9;
         let per_second = |count: f64| count / seconds * self.scale.factor();
         let per_operation = |count: u64| count as f64 / row.operations.max(1) as f64;
-        let cost_bytes = compaction_cost_bytes(files, &range);
+        let cost_bytes = levels.map_or(0, |levels| levels.compaction_cost_bytes(&range));
         let relief = per_second(row.relief_ns as f64 / 1e9);
         let mut assessment = RangeAssessment {
             target: self.evidence.target.clone(),

@@ -48,6 +48,22 @@ fn a_whole_policy_is_read() {
 }
 
 #[test]
+fn the_example_policies_are_valid() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../policies");
+    let examples = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let examples: Vec<_> =
+        examples.filter(|path| path.extension().is_some_and(|end| end == "yaml")).collect();
+    assert!(!examples.is_empty(), "no examples in {}", folder.display());
+    for path in examples {
+        let policy = Policy::parse(&std::fs::read_to_string(&path).unwrap());
+        assert!(policy.is_ok(), "{}: {policy:?}", path.display());
+        if path.file_name().is_some_and(|name| name == "default.yaml") {
+            assert_eq!(policy.unwrap(), Policy::default(), "default.yaml does not say what the defaults are");
+        }
+    }
+}
+
+#[test]
 fn no_fields_means_the_defaults() {
     assert_eq!(Policy::parse("{}").unwrap(), Policy::default());
     let everything = Policy::default();
