@@ -6,6 +6,7 @@ use super::database;
 use super::elf::ElfError;
 use super::error::InspectError;
 use super::facts::{Gap, PerfContextLayout, RocksDbModule, Target, TlsRecipe, Version};
+use super::gaps;
 use super::layout;
 use super::maps::{self, FileIdentity, Mapping, Maps};
 use super::memory;
@@ -70,13 +71,18 @@ impl Inspector {
         }
     }
 
-    /// Looks into all processes but our own. Processes without RocksDB and those that end meanwhile are
+    /// Looks into all processes but those of our own executable, which has a RocksDB inside for its own
+    /// use. Processes without RocksDB and those that end meanwhile are
     /// left out; of the processes that may not be looked into only the first is reported.
     pub fn discover(&mut self) -> Vec<Result<Target, InspectError>> {
         self.without.clear();
         let mut results = Vec::new();
         let mut denied = false;
+        let own = executable_identity("self");
         for pid in pids() {
+            if own.is_some() && own == executable_identity(&pid.to_string()) {
+                continue;
+            }
             match self.look_into(pid) {
                 Err(InspectError::NoRocksDb { .. } | InspectError::NoSuchProcess { .. }) => {}
                 Err(InspectError::PermissionDenied { .. }) if denied => {}
@@ -89,23 +95,23 @@ impl Inspector {
         results
     }
 
+    /// Whatever goes wrong with a process that ended meanwhile, went wrong because it ended.
     fn look_into(&mut self, pid: u32) -> Result<Target, InspectError> {
-        let before = process::process_id(pid)?;
+        let process = process::process_id(pid)?;
+        let result = self.look_into_living(pid);
+        if is_alive(&process) { result } else { Err(InspectError::NoSuchProcess { pid }) }
+    }
+
+    fn look_into_living(&mut self, pid: u32) -> Result<Target, InspectError> {
         let maps_path = PathBuf::from(format!("/proc/{pid}/maps"));
         let maps = maps::read(pid).map_err(|error| InspectError::from_io(pid, &maps_path, error))?;
         if !maps.any {
             // A kernel thread; it has no executable either.
             return Err(InspectError::NoRocksDb { pid, hint: None });
         }
-        let mut found = self.find_modules(pid, &maps)?;
-        let facts = process::read(pid)?;
-        let first = if found.is_empty() { None } else { Some(found.remove(0)) };
-        let first = first.ok_or(InspectError::NoRocksDb { pid, hint: None })?;
-        let target = assemble(facts, &maps, &first, &found)?;
-        if target.process != before || !is_alive(&before) {
-            return Err(InspectError::NoSuchProcess { pid });
-        }
-        Ok(target)
+        let modules = self.find_modules(pid, &maps)?;
+        let (first, others) = modules.split_first().ok_or(InspectError::NoRocksDb { pid, hint: None })?;
+        assemble(process::read(pid)?, &maps, first, others)
     }
 
     /// The modules with RocksDB inside, the likeliest first.
@@ -170,6 +176,12 @@ impl Inspector {
         }
         Ok(())
     }
+}
+
+/// Device and inode of the executable of a process, named as in `/proc`.
+fn executable_identity(process: &str) -> Option<(u64, u64)> {
+    let data = std::fs::metadata(format!("/proc/{process}/exe")).ok()?;
+    Some((data.dev(), data.ino()))
 }
 
 /// Says so when the executable has RocksDB's texts but not its symbols.
@@ -264,17 +276,18 @@ fn assemble(
     others: &[Found],
 ) -> Result<Target, InspectError> {
     let pid = facts.process.pid;
+    let others: Vec<PathBuf> = others.iter().map(|found| found.mapping.path.clone()).collect();
     let mut gaps = first.facts.gaps.clone();
     let databases = match database::find(pid) {
         Ok(databases) => databases,
         Err(error) => {
-            gaps.push(descriptors_gap(&error));
+            gaps.push(gaps::unreadable_descriptors(&error));
             database::OpenDatabases::default()
         }
     };
-    gaps.extend(database_gap(&databases));
-    gaps.extend(others_gap(first, others));
-    gaps.extend(maps_gap(maps));
+    gaps.extend(gaps::databases(&databases));
+    gaps.extend(gaps::other_modules(&first.mapping.path, &others));
+    gaps.extend(gaps::truncated_maps(maps));
     let path = first.mapping.path.clone();
     let perf_context = first.facts.perf_context.filter(|symbol| symbol.thread_local).ok_or_else(|| {
         InspectError::NoCounters { pid, path: path.clone(), reason: no_counters_reason(&first.facts) }
@@ -344,17 +357,13 @@ fn layout_and_version(
     .flatten()
     .collect();
     if size_bytes.is_none() {
-        gaps.push(Gap {
-            what: "the layout of perf_context rests on the version alone".into(),
-            reason: "the symbol has no size to check it with".into(),
-            remedy: "Use a RocksDB whose symbols keep their sizes.".into(),
-        });
+        gaps.push(gaps::unchecked_layout());
     }
     let mut refused = None;
     for version in versions {
         match layout::choose(Some(&version), size_bytes) {
             Ok(layout) => {
-                gaps.extend(refused.map(contradiction_gap));
+                gaps.extend(refused.map(gaps::contradicted_version));
                 return Ok((layout, version));
             }
             Err(error) => refused = refused.or(Some(error)),
@@ -366,33 +375,14 @@ fn layout_and_version(
     let layout = layout::choose(None, size_bytes)?;
     let (major, minor) = layout::oldest_version_of(&layout).unwrap_or_default();
     let source = format!("size of perf_context, as in RocksDB {}", layout.versions);
-    gaps.push(version_gap(&layout));
+    gaps.push(gaps::version_from_size(&layout));
     Ok((layout, Version { major, minor, patch: None, source }))
-}
-
-fn version_gap(layout: &PerfContextLayout) -> Gap {
-    Gap {
-        what: format!("RocksDB's version is only known to be in {}", layout.versions),
-        reason: "no OPTIONS or LOG file of an open database is visible, and the module has no build tag"
-            .into(),
-        remedy:
-            "Nothing to do: the size of perf_context names its layout; look again when the database is open."
-                .into(),
-    }
-}
-
-fn contradiction_gap(error: layout::LayoutError) -> Gap {
-    Gap {
-        what: "one source of RocksDB's version was not believed".into(),
-        reason: error.to_string(),
-        remedy: "Nothing to do, if the process has more than one RocksDB inside; else report it.".into(),
-    }
 }
 
 fn tls_recipe(pid: u32, maps: &Maps, found: &Found, load_bias: u64) -> Result<TlsRecipe, InspectError> {
     let path = &found.mapping.path;
     let facts = &found.facts;
-    let exe = std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|data| (data.dev(), data.ino()));
+    let exe = executable_identity(&pid.to_string());
     let is_executable = facts.fixed_address || facts.says_pie || exe == Some(found.key.device_and_inode());
     let failed = |source| InspectError::ThreadLocalStorage { pid, path: path.clone(), source };
     let symbol = facts.perf_context.ok_or_else(|| failed(tls::TlsError::NoSegment))?;
@@ -405,48 +395,6 @@ fn tls_recipe(pid: u32, maps: &Maps, found: &Found, load_bias: u64) -> Result<Tl
         return Err(InspectError::Unsupported { pid, path: path.clone(), what });
     }
     Ok(recipe)
-}
-
-fn descriptors_gap(error: &io::Error) -> Gap {
-    Gap {
-        what: "the open files of the process cannot be listed".into(),
-        reason: error.to_string(),
-        remedy: "Run sexton as root, or give it CAP_SYS_PTRACE.".into(),
-    }
-}
-
-fn database_gap(databases: &database::OpenDatabases) -> Option<Gap> {
-    if databases.truncated {
-        return Some(Gap {
-            what: "not all databases of the process are listed".into(),
-            reason: "it has more open files or databases than are looked at".into(),
-            remedy: "Name the databases in the policy.".into(),
-        });
-    }
-    databases.directories.is_empty().then(|| Gap {
-        what: "no database directory is visible".into(),
-        reason: "the process holds no LOCK, MANIFEST, SST or log file of a RocksDB open: no database is open, or its \
-                 files are not in the host's file systems"
-            .into(),
-        remedy: "Look again when a database is open; without its files there are no SST statistics.".into(),
-    })
-}
-
-fn others_gap(first: &Found, others: &[Found]) -> Option<Gap> {
-    let names: Vec<String> = others.iter().map(|found| found.mapping.path.display().to_string()).collect();
-    (!names.is_empty()).then(|| Gap {
-        what: format!("RocksDB in {} is not watched", names.join(", ")),
-        reason: format!("the process has more than one; {} is watched", first.mapping.path.display()),
-        remedy: "Nothing to do when the other ones are idle.".into(),
-    })
-}
-
-fn maps_gap(maps: &Maps) -> Option<Gap> {
-    maps.truncated.then(|| Gap {
-        what: "not all mappings of the process were looked at".into(),
-        reason: "it has more than are read".into(),
-        remedy: "Nothing to do when RocksDB was found.".into(),
-    })
 }
 
 #[cfg(test)]

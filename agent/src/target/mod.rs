@@ -8,6 +8,7 @@ pub mod database;
 pub mod elf;
 pub mod error;
 pub mod facts;
+mod gaps;
 pub mod inspect;
 pub mod layout;
 pub mod maps;

@@ -5,7 +5,8 @@
 //! address, module id) is added in `inspect`.
 
 use super::elf::{ElfError, ElfHeaders, LoadSegment, Symbol, TlsRelocation, TlsSegment};
-use super::facts::{Gap, ProbeSite, ProbeSites, SiteKind};
+use super::facts::{Gap, ProbeSite, ProbeSites};
+use super::gaps;
 use super::prologue;
 use super::version::{BUILD_TAG_BYTES_MAX, BUILD_TAG_PREFIX};
 use memchr::memmem::Finder;
@@ -30,7 +31,8 @@ const NEW_ITERATOR: &str = "_ZN7rocksdb6DBImpl11NewIteratorERKNS_11ReadOptionsEP
 
 /// `rocksdb::perf_context`, thread-local.
 pub const PERF_CONTEXT: &str = "_ZN7rocksdb12perf_contextE";
-const PERF_LEVEL: &str = "_ZN7rocksdb10perf_levelE";
+/// `rocksdb::perf_level`, thread-local.
+pub const PERF_LEVEL: &str = "_ZN7rocksdb10perf_levelE";
 
 /// Methods of `ArenaWrappedDBIter` that only hand on to its `DBIter* db_iter_`. None returns `Status`,
 /// whose hidden first argument would take the place of `this`.
@@ -249,10 +251,10 @@ fn analyse<'data, R: ReadRef<'data>>(
         iterator_destructor: site(ITERATOR_DESTRUCTOR),
         new_iterator: site(NEW_ITERATOR),
     };
-    gaps.extend(single_stepped_gap(&sites));
+    gaps.extend(gaps::single_stepped(&sites));
     let db_iter_offset = db_iter_offset(headers, data, &symbols).map_err(|gap| gaps.push(gap)).ok();
     let perf_level = symbols.get(PERF_LEVEL).copied().filter(|symbol| symbol.thread_local);
-    gaps.extend(perf_level_gap(perf_level));
+    gaps.extend(gaps::perf_level(perf_level));
     Ok(Some(ModuleFacts {
         fixed_address: headers.fixed_address,
         says_pie: headers.says_pie(data),
@@ -276,7 +278,7 @@ fn probe_site<'data, R: ReadRef<'data>>(
     name: &str,
 ) -> Result<ProbeSite, Gap> {
     let gap = |reason: String, remedy: &str| Gap {
-        what: format!("no probe on {}", readable(name)),
+        what: format!("no probe on {}", readable_name(name)),
         reason,
         remedy: remedy.to_string(),
     };
@@ -303,7 +305,7 @@ fn probe_site<'data, R: ReadRef<'data>>(
 }
 
 /// A probe site's function as people write it.
-fn readable(name: &str) -> &str {
+pub(super) fn readable_name(name: &str) -> &str {
     match name {
         SEEK => "DBIter::Seek",
         SEEK_FOR_PREV => "DBIter::SeekForPrev",
@@ -313,34 +315,6 @@ fn readable(name: &str) -> &str {
         NEW_ITERATOR => "DBImpl::NewIterator",
         other => other,
     }
-}
-
-fn single_stepped_gap(sites: &ProbeSites) -> Option<Gap> {
-    let all = [
-        &sites.seek,
-        &sites.seek_for_prev,
-        &sites.seek_to_first,
-        &sites.seek_to_last,
-        &sites.iterator_destructor,
-        &sites.new_iterator,
-    ];
-    let slow = all.into_iter().flatten().filter(|site| site.kind == SiteKind::SingleStepped);
-    let names: Vec<&str> = slow.map(|site| readable(&site.symbol)).collect();
-    (!names.is_empty()).then(|| Gap {
-        what: format!("probes on {} cost ten times as much", names.join(", ")),
-        reason: "their first instruction is none that the kernel emulates, it has to be single-stepped"
-            .into(),
-        remedy: "Nothing to do: windows are shortened to keep within the budget.".into(),
-    })
-}
-
-fn perf_level_gap(perf_level: Option<Symbol>) -> Option<Gap> {
-    perf_level.is_none().then(|| Gap {
-        what: "the perf level of threads is not known".into(),
-        reason: format!("the module has no thread-local symbol {PERF_LEVEL}"),
-        remedy: "Counters that stay at zero may mean a perf level below kEnableCount: check it in the application."
-            .into(),
-    })
 }
 
 /// The offset that all accessors agree on.
@@ -384,90 +358,5 @@ fn build_tag(file: &File, headers: &ElfHeaders) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-    use super::*;
-    use std::io::Write;
-
-    fn file_with(content: &[u8]) -> File {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(content).unwrap();
-        file
-    }
-
-    #[test]
-    fn a_name_across_two_chunks_is_found() {
-        let mut content = vec![b'.'; 3 * SEARCH_CHUNK_BYTES];
-        let at = SEARCH_CHUNK_BYTES - 10;
-        content[at..at + SEEK.len()].copy_from_slice(SEEK.as_bytes());
-        let file = file_with(&content);
-        let size = content.len() as u64;
-        assert_eq!(find(&file, 0, size, SEEK.as_bytes()).unwrap(), Some(at as u64));
-        assert_eq!(find(&file, 5, size - 5, SEEK.as_bytes()).unwrap(), Some(at as u64));
-        assert_eq!(find(&file, 0, (at + 20) as u64, SEEK.as_bytes()).unwrap(), None);
-        assert_eq!(find(&file, 0, size, b"not there").unwrap(), None);
-        assert!(find(&file, size, 100, b"cut").is_err());
-    }
-
-    #[test]
-    fn every_length_of_a_small_file_is_searched_whole() {
-        for before in 0..40 {
-            let content = [vec![b'_'; before], SEEK.as_bytes().to_vec()].concat();
-            let file = file_with(&content);
-            let found = find(&file, 0, content.len() as u64, SEEK.as_bytes()).unwrap();
-            assert_eq!(found, Some(before as u64));
-        }
-    }
-
-    #[test]
-    fn the_verdict_follows_the_file_when_it_changes() {
-        let mut modules = ModuleCache::default();
-        let mut file = file_with(b"this is no ELF file at all");
-        let (before, verdict) = modules.examine(&file).unwrap();
-        assert!(matches!(verdict, Verdict::Unreadable(ElfError::NotElf)));
-        file.write_all(b" and longer").unwrap();
-        let (after, _) = modules.examine(&file).unwrap();
-        assert_ne!(before, after);
-        assert_eq!(before.device_and_inode(), after.device_and_inode());
-    }
-
-    fn facts(fixed_address: bool) -> ModuleFacts {
-        let segment = |file_offset, file_size, address, executable| LoadSegment {
-            file_offset,
-            file_size,
-            address,
-            executable,
-        };
-        ModuleFacts {
-            fixed_address,
-            says_pie: false,
-            load: vec![segment(0, 0x25_36d8, 0, false), segment(0x25_4000, 0x69_4ea5, 0x25_4000, true)],
-            tls: None,
-            build_id: None,
-            build_tag: None,
-            sites: ProbeSites::default(),
-            db_iter_offset: None,
-            perf_context: None,
-            perf_level: None,
-            tls_relocations: Vec::new(),
-            gaps: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn the_bias_is_the_distance_of_the_mapping_from_the_segment() {
-        assert_eq!(facts(false).load_bias(0x7f00_0025_4000, 0x25_4000), Some(0x7f00_0000_0000));
-        // The mapping was split: its second half gives the same bias.
-        assert_eq!(facts(false).load_bias(0x7f00_0030_0000, 0x30_0000), Some(0x7f00_0000_0000));
-        assert_eq!(facts(false).load_bias(0x7f00_0000_0000, 0), None);
-        assert_eq!(facts(true).load_bias(0x40_0000, 0), Some(0));
-    }
-
-    #[test]
-    fn a_segment_that_begins_inside_a_page() {
-        let mut facts = facts(false);
-        facts.load =
-            vec![LoadSegment { file_offset: 0x1be0, file_size: 0x5000, address: 0x2be0, executable: true }];
-        assert_eq!(facts.load_bias(0x7f00_0000_2000, 0x1000), Some(0x7f00_0000_0000));
-    }
-}
+#[path = "module_tests.rs"]
+mod tests;

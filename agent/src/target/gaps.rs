@@ -1,0 +1,118 @@
+//! What can be missing of a target, in words for an operator: what, why, and what to do about it.
+//!
+//! Noticing that something is missing is the business of the other modules.
+
+use super::database::OpenDatabases;
+use super::elf::Symbol;
+use super::facts::{Gap, PerfContextLayout, ProbeSites, SiteKind};
+use super::layout::LayoutError;
+use super::maps::Maps;
+use super::module::{PERF_LEVEL, readable_name};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The layout cannot be checked.
+pub(super) fn unchecked_layout() -> Gap {
+    Gap {
+        what: "the layout of perf_context rests on the version alone".into(),
+        reason: "the symbol has no size to check it with".into(),
+        remedy: "Use a RocksDB whose symbols keep their sizes.".into(),
+    }
+}
+
+/// Only the size of `perf_context` names the version.
+pub(super) fn version_from_size(layout: &PerfContextLayout) -> Gap {
+    Gap {
+        what: format!("RocksDB's version is only known to be in {}", layout.versions),
+        reason: "no OPTIONS or LOG file of an open database is visible, and the module has no build tag"
+            .into(),
+        remedy:
+            "Nothing to do: the size of perf_context names its layout; look again when the database is open."
+                .into(),
+    }
+}
+
+/// A source of the version contradicts the size of `perf_context`.
+pub(super) fn contradicted_version(error: LayoutError) -> Gap {
+    Gap {
+        what: "one source of RocksDB's version was not believed".into(),
+        reason: error.to_string(),
+        remedy: "Nothing to do, if the process has more than one RocksDB inside; else report it.".into(),
+    }
+}
+
+/// `/proc/PID/fd` cannot be read.
+pub(super) fn unreadable_descriptors(error: &io::Error) -> Gap {
+    Gap {
+        what: "the open files of the process cannot be listed".into(),
+        reason: error.to_string(),
+        remedy: "Run sexton as root, or give it CAP_SYS_PTRACE.".into(),
+    }
+}
+
+/// No database is visible, or not all of them.
+pub(super) fn databases(databases: &OpenDatabases) -> Option<Gap> {
+    if databases.truncated {
+        return Some(Gap {
+            what: "not all databases of the process are listed".into(),
+            reason: "it has more open files or databases than are looked at".into(),
+            remedy: "Name the databases in the policy.".into(),
+        });
+    }
+    databases.directories.is_empty().then(|| Gap {
+        what: "no database directory is visible".into(),
+        reason: "the process holds no LOCK, MANIFEST, SST or log file of a RocksDB open: no database is open, or its \
+                 files are not in the host's file systems"
+            .into(),
+        remedy: "Look again when a database is open; without its files there are no SST statistics.".into(),
+    })
+}
+
+/// A process with RocksDB inside more than once.
+pub(super) fn other_modules(watched: &Path, others: &[PathBuf]) -> Option<Gap> {
+    let names: Vec<String> = others.iter().map(|path| path.display().to_string()).collect();
+    (!names.is_empty()).then(|| Gap {
+        what: format!("RocksDB in {} is not watched", names.join(", ")),
+        reason: format!("the process has more than one; {} is watched", watched.display()),
+        remedy: "Nothing to do when the other ones are idle.".into(),
+    })
+}
+
+/// Not all mappings were read.
+pub(super) fn truncated_maps(maps: &Maps) -> Option<Gap> {
+    maps.truncated.then(|| Gap {
+        what: "not all mappings of the process were looked at".into(),
+        reason: "it has more than are read".into(),
+        remedy: "Nothing to do when RocksDB was found.".into(),
+    })
+}
+
+/// Some sites are single-stepped.
+pub(super) fn single_stepped(sites: &ProbeSites) -> Option<Gap> {
+    let all = [
+        &sites.seek,
+        &sites.seek_for_prev,
+        &sites.seek_to_first,
+        &sites.seek_to_last,
+        &sites.iterator_destructor,
+        &sites.new_iterator,
+    ];
+    let slow = all.into_iter().flatten().filter(|site| site.kind == SiteKind::SingleStepped);
+    let names: Vec<&str> = slow.map(|site| readable_name(&site.symbol)).collect();
+    (!names.is_empty()).then(|| Gap {
+        what: format!("probes on {} cost ten times as much", names.join(", ")),
+        reason: "their first instruction is none that the kernel emulates, it has to be single-stepped"
+            .into(),
+        remedy: "Nothing to do: windows are shortened to keep within the budget.".into(),
+    })
+}
+
+/// The perf level cannot be read.
+pub(super) fn perf_level(perf_level: Option<Symbol>) -> Option<Gap> {
+    perf_level.is_none().then(|| Gap {
+        what: "the perf level of threads is not known".into(),
+        reason: format!("the module has no thread-local symbol {PERF_LEVEL}"),
+        remedy: "Counters that stay at zero may mean a perf level below kEnableCount: check it in the application."
+            .into(),
+    })
+}

@@ -1,0 +1,85 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+use super::*;
+use std::io::Write;
+
+fn file_with(content: &[u8]) -> File {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(content).unwrap();
+    file
+}
+
+#[test]
+fn a_name_across_two_chunks_is_found() {
+    let mut content = vec![b'.'; 3 * SEARCH_CHUNK_BYTES];
+    let at = SEARCH_CHUNK_BYTES - 10;
+    content[at..at + SEEK.len()].copy_from_slice(SEEK.as_bytes());
+    let file = file_with(&content);
+    let size = content.len() as u64;
+    assert_eq!(find(&file, 0, size, SEEK.as_bytes()).unwrap(), Some(at as u64));
+    assert_eq!(find(&file, 5, size - 5, SEEK.as_bytes()).unwrap(), Some(at as u64));
+    assert_eq!(find(&file, 0, (at + 20) as u64, SEEK.as_bytes()).unwrap(), None);
+    assert_eq!(find(&file, 0, size, b"not there").unwrap(), None);
+    assert!(find(&file, size, 100, b"cut").is_err());
+}
+
+#[test]
+fn every_length_of_a_small_file_is_searched_whole() {
+    for before in 0..40 {
+        let content = [vec![b'_'; before], SEEK.as_bytes().to_vec()].concat();
+        let file = file_with(&content);
+        let found = find(&file, 0, content.len() as u64, SEEK.as_bytes()).unwrap();
+        assert_eq!(found, Some(before as u64));
+    }
+}
+
+#[test]
+fn the_verdict_follows_the_file_when_it_changes() {
+    let mut modules = ModuleCache::default();
+    let mut file = file_with(b"this is no ELF file at all");
+    let (before, verdict) = modules.examine(&file).unwrap();
+    assert!(matches!(verdict, Verdict::Unreadable(ElfError::NotElf)));
+    file.write_all(b" and longer").unwrap();
+    let (after, _) = modules.examine(&file).unwrap();
+    assert_ne!(before, after);
+    assert_eq!(before.device_and_inode(), after.device_and_inode());
+}
+
+fn facts(fixed_address: bool) -> ModuleFacts {
+    let segment = |file_offset, file_size, address, executable| LoadSegment {
+        file_offset,
+        file_size,
+        address,
+        executable,
+    };
+    ModuleFacts {
+        fixed_address,
+        says_pie: false,
+        load: vec![segment(0, 0x25_36d8, 0, false), segment(0x25_4000, 0x69_4ea5, 0x25_4000, true)],
+        tls: None,
+        build_id: None,
+        build_tag: None,
+        sites: ProbeSites::default(),
+        db_iter_offset: None,
+        perf_context: None,
+        perf_level: None,
+        tls_relocations: Vec::new(),
+        gaps: Vec::new(),
+    }
+}
+
+#[test]
+fn the_bias_is_the_distance_of_the_mapping_from_the_segment() {
+    assert_eq!(facts(false).load_bias(0x7f00_0025_4000, 0x25_4000), Some(0x7f00_0000_0000));
+    // The mapping was split: its second half gives the same bias.
+    assert_eq!(facts(false).load_bias(0x7f00_0030_0000, 0x30_0000), Some(0x7f00_0000_0000));
+    assert_eq!(facts(false).load_bias(0x7f00_0000_0000, 0), None);
+    assert_eq!(facts(true).load_bias(0x40_0000, 0), Some(0));
+}
+
+#[test]
+fn a_segment_that_begins_inside_a_page() {
+    let mut facts = facts(false);
+    facts.load =
+        vec![LoadSegment { file_offset: 0x1be0, file_size: 0x5000, address: 0x2be0, executable: true }];
+    assert_eq!(facts.load_bias(0x7f00_0000_2000, 0x1000), Some(0x7f00_0000_0000));
+}
