@@ -13,10 +13,10 @@
 
 use super::comparator::Order;
 use super::confine;
-use super::options::{self, ColumnFamilyOptions, DatabaseOptions};
+use super::options::{self, DatabaseOptions};
 use super::wire::{Failure, Line};
 use super::{COLUMN_FAMILIES_MAX, ColumnFamily, FILES_MAX, KEY_BYTES_MAX};
-use rust_rocksdb::{ColumnFamilyDescriptor, DB, LiveFile, Options};
+use rust_rocksdb::{BlockBasedOptions, ColumnFamilyDescriptor, DB, LiveFile, Options};
 use rustix::fs::{Mode, OFlags};
 use sexton_tuner::{evidence::SstFile, key::Key};
 use std::io::{BufWriter, Read, Write};
@@ -108,10 +108,11 @@ fn read_once(directory: &OwnedFd, path: &Path) -> Result<Database, Failure> {
     refuse_too_many("column families", names.len(), COLUMN_FAMILIES_MAX)?;
     let stated = newest_options(directory);
     let column_families = names.iter().map(|name| column_family(name, &stated)).collect::<Vec<_>>();
+    let common = common_options();
     let mut opened = Vec::new();
     for family in &column_families {
         match family.order {
-            Some(order) => opened.push(descriptor(family, order, &stated)),
+            Some(order) => opened.push(descriptor(&common, family, order, &stated)),
             // RocksDB cannot open a database without this one.
             None if family.name == "default" => {
                 return Err(Failure::UnknownComparator {
@@ -171,12 +172,27 @@ fn column_family(name: &str, stated: &DatabaseOptions) -> ColumnFamily {
     ColumnFamily { name: name.to_owned(), comparator, order }
 }
 
-fn descriptor(family: &ColumnFamily, order: Order, stated: &DatabaseOptions) -> ColumnFamilyDescriptor {
+/// What all column families are opened with.
+fn common_options() -> Options {
     let mut options = Options::default();
     options.set_write_buffer_size(WRITE_BUFFER_BYTES);
     options.set_force_consistency_checks(false);
-    let levels =
-        stated.column_families.get(&family.name).and_then(|ColumnFamilyOptions { levels, .. }| *levels);
+    // Nothing is read through a block cache here, and with one each a thousand column families would take
+    // 2 GiB of address space.
+    let mut table = BlockBasedOptions::default();
+    table.disable_cache();
+    options.set_block_based_table_factory(&table);
+    options
+}
+
+fn descriptor(
+    common: &Options,
+    family: &ColumnFamily,
+    order: Order,
+    stated: &DatabaseOptions,
+) -> ColumnFamilyDescriptor {
+    let mut options = common.clone();
+    let levels = stated.column_families.get(&family.name).and_then(|stated| stated.levels);
     options.set_num_levels(levels.unwrap_or(LEVELS_MIN).clamp(LEVELS_MIN, LEVELS_MAX));
     if family.comparator != Order::BYTEWISE_COMPARATOR {
         options.set_comparator(family.comparator.as_str(), Box::new(move |one, two| order.compare(one, two)));

@@ -268,6 +268,20 @@ fn many_levels_and_unusual_names() {
     assert_eq!((files[0].column_family.as_str(), files[0].level), (name, 29));
 }
 
+/// Each column family used to bring a block cache, and 400 of them reached the limit of address space.
+#[test]
+fn hundreds_of_column_families_fit_into_the_limits() {
+    const FAMILIES: usize = 400;
+    let directory = tempfile::tempdir().unwrap();
+    let names = (1..FAMILIES).map(|at| format!("family-{at}")).chain(["default".to_owned()]);
+    let families: Vec<_> = names.map(|name| ColumnFamilyDescriptor::new(name, small_files())).collect();
+    let database = DB::open_cf_descriptors(&small_files(), directory.path(), families).unwrap();
+    database.put("key", "value").unwrap();
+    database.flush().unwrap();
+    let read = read_database(directory.path()).unwrap();
+    assert_eq!((read.column_families.len(), read.files.len()), (FAMILIES, 1));
+}
+
 #[test]
 fn known_comparators_give_bytewise_bounds() {
     for (name, reverse) in [
