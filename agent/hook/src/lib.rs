@@ -33,6 +33,7 @@
 //! the parent: start such a program in the foreground.
 
 mod compaction;
+mod functions;
 mod limit;
 mod listener;
 mod log;
@@ -40,6 +41,7 @@ mod maps;
 mod memory;
 mod module;
 mod options;
+mod pages;
 mod rocksdb;
 mod session;
 mod socket;

@@ -1,9 +1,11 @@
 //! RocksDB's C API as the target exports it, found at run time: this library links to no RocksDB.
 //!
-//! Signatures are those of `include/rocksdb/c.h`, unchanged from 6.x to 11.12 for all functions here. A
-//! C++ exception (out of memory, in practice) cannot be caught here and ends the host, as it would in
+//! A C++ exception (out of memory, in practice) cannot be caught here and ends the host, as it would in
 //! any of its own threads.
 
+use crate::functions::{
+    CancelFunctions, CompactFunctions, FileKey, LiveFilesFunctions, PropertyFunctions, Symbols,
+};
 use crate::{maps, module};
 use sexton_hook_protocol::PROPERTY_VALUE_BYTES_MAX;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
@@ -54,57 +56,6 @@ impl Handles {
     }
 }
 
-/// Functions for a range compaction.
-#[derive(Clone, Copy)]
-struct CompactFunctions {
-    options_create: unsafe extern "C" fn() -> *mut c_void,
-    options_destroy: unsafe extern "C" fn(*mut c_void),
-    options_set_exclusive: unsafe extern "C" fn(*mut c_void, u8),
-    options_set_bottommost: unsafe extern "C" fn(*mut c_void, u8),
-    compact_range: unsafe extern "C" fn(
-        *mut Wrapper,
-        *mut Wrapper,
-        *mut c_void,
-        *const c_char,
-        usize,
-        *const c_char,
-        usize,
-    ),
-}
-
-/// Functions to stop one.
-#[derive(Clone, Copy)]
-struct CancelFunctions {
-    disable: unsafe extern "C" fn(*mut Wrapper),
-    enable: unsafe extern "C" fn(*mut Wrapper),
-}
-
-type FileNumber<T> = unsafe extern "C" fn(*const c_void, c_int) -> T;
-type FileKey = unsafe extern "C" fn(*const c_void, c_int, *mut usize) -> *const c_char;
-
-/// Functions for the list of live SST files.
-#[derive(Clone, Copy)]
-struct LiveFilesFunctions {
-    livefiles: unsafe extern "C" fn(*mut Wrapper) -> *const c_void,
-    destroy: unsafe extern "C" fn(*const c_void),
-    count: unsafe extern "C" fn(*const c_void) -> c_int,
-    column_family_name: FileNumber<*const c_char>,
-    name: FileNumber<*const c_char>,
-    level: FileNumber<c_int>,
-    size: FileNumber<usize>,
-    entries: FileNumber<u64>,
-    deletions: FileNumber<u64>,
-    smallest_key: FileKey,
-    largest_key: FileKey,
-}
-
-/// Functions for properties.
-#[derive(Clone, Copy)]
-struct PropertyFunctions {
-    property_value: unsafe extern "C" fn(*mut Wrapper, *mut Wrapper, *const c_char) -> *mut c_char,
-    free: unsafe extern "C" fn(*mut c_void),
-}
-
 /// RocksDB as this process has it.
 pub struct RocksDb {
     /// Path of the module, as `/proc/self/maps` shows it.
@@ -140,7 +91,7 @@ impl RocksDb {
             Some(path) => module::handle(path)
                 .ok_or_else(|| format!("{} is not loaded here", path.to_string_lossy()))?,
         };
-        let mut symbols = Symbols { handle, found: Vec::new(), missing: Vec::new() };
+        let mut symbols = Symbols::new(handle);
         let anchor = symbols
             .address(c"rocksdb_compact_range_cf_opt")
             .or_else(|| symbols.address(c"rocksdb_livefiles"))
@@ -336,106 +287,5 @@ impl Drop for LiveFiles {
     fn drop(&mut self) {
         // SAFETY: the list came from `rocksdb_livefiles` and nothing borrows from it any more.
         unsafe { (self.functions.destroy)(self.list) }
-    }
-}
-
-/// Looks symbols up and keeps account.
-struct Symbols {
-    handle: *mut c_void,
-    found: Vec<String>,
-    missing: Vec<String>,
-}
-
-impl Symbols {
-    fn address(&self, name: &CStr) -> Option<u64> {
-        // SAFETY: a valid handle and a NUL-terminated name; nothing is called.
-        let symbol = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
-        (!symbol.is_null()).then_some(symbol as u64)
-    }
-
-    /// # Safety
-    /// `F` is the type of a pointer to the C function `name`.
-    unsafe fn function<F: Copy>(&mut self, name: &CStr) -> Option<F> {
-        const { assert!(size_of::<F>() == size_of::<u64>()) };
-        let address = self.address(name);
-        let list = if address.is_some() { &mut self.found } else { &mut self.missing };
-        list.push(name.to_string_lossy().into_owned());
-        // SAFETY: of the same size, not null, and of that type as the caller promises.
-        address.map(|address| unsafe { std::mem::transmute_copy::<u64, F>(&address) })
-    }
-
-    fn compact(&mut self) -> Option<CompactFunctions> {
-        // SAFETY: the fields' types are the signatures in c.h.
-        let (create, destroy, exclusive, bottommost, compact) = unsafe {
-            (
-                self.function(c"rocksdb_compactoptions_create"),
-                self.function(c"rocksdb_compactoptions_destroy"),
-                self.function(c"rocksdb_compactoptions_set_exclusive_manual_compaction"),
-                self.function(c"rocksdb_compactoptions_set_bottommost_level_compaction"),
-                self.function(c"rocksdb_compact_range_cf_opt"),
-            )
-        };
-        Some(CompactFunctions {
-            options_create: create?,
-            options_destroy: destroy?,
-            options_set_exclusive: exclusive?,
-            options_set_bottommost: bottommost?,
-            compact_range: compact?,
-        })
-    }
-
-    fn cancel(&mut self) -> Option<CancelFunctions> {
-        // SAFETY: the fields' types are the signatures in c.h.
-        let (disable, enable) = unsafe {
-            (
-                self.function(c"rocksdb_disable_manual_compaction"),
-                self.function(c"rocksdb_enable_manual_compaction"),
-            )
-        };
-        Some(CancelFunctions { disable: disable?, enable: enable? })
-    }
-
-    fn live_files(&mut self) -> Option<LiveFilesFunctions> {
-        // SAFETY: the fields' types are the signatures in c.h.
-        let (livefiles, destroy, count, column_family_name, name) = unsafe {
-            (
-                self.function(c"rocksdb_livefiles"),
-                self.function(c"rocksdb_livefiles_destroy"),
-                self.function(c"rocksdb_livefiles_count"),
-                self.function(c"rocksdb_livefiles_column_family_name"),
-                self.function(c"rocksdb_livefiles_name"),
-            )
-        };
-        // SAFETY: as above.
-        let (level, size, entries, deletions, smallest_key, largest_key) = unsafe {
-            (
-                self.function(c"rocksdb_livefiles_level"),
-                self.function(c"rocksdb_livefiles_size"),
-                self.function(c"rocksdb_livefiles_entries"),
-                self.function(c"rocksdb_livefiles_deletions"),
-                self.function(c"rocksdb_livefiles_smallestkey"),
-                self.function(c"rocksdb_livefiles_largestkey"),
-            )
-        };
-        Some(LiveFilesFunctions {
-            livefiles: livefiles?,
-            destroy: destroy?,
-            count: count?,
-            column_family_name: column_family_name?,
-            name: name?,
-            level: level?,
-            size: size?,
-            entries: entries?,
-            deletions: deletions?,
-            smallest_key: smallest_key?,
-            largest_key: largest_key?,
-        })
-    }
-
-    fn property(&mut self) -> Option<PropertyFunctions> {
-        // SAFETY: the fields' types are the signatures in c.h.
-        let (property_value, free) =
-            unsafe { (self.function(c"rocksdb_property_value_cf"), self.function(c"rocksdb_free")) };
-        Some(PropertyFunctions { property_value: property_value?, free: free? })
     }
 }

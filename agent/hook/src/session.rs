@@ -2,12 +2,12 @@
 
 use crate::compaction::Compactor;
 use crate::log;
-use crate::rocksdb::{Handles, LiveFile, LiveFiles, RocksDb};
+use crate::pages;
+use crate::rocksdb::{Handles, LiveFiles, RocksDb};
 use crate::verify::{Checker, directory};
 use sexton_hook_protocol::{
-    COLUMN_FAMILY_NAME_BYTES_MAX, ColumnFamilyPointers, CompactRange, ErrorKind, FrameError, Hello, KeyBytes,
-    PAGE_BYTES_MAX, PAGE_FILES_MAX, PROPERTY_NAME_BYTES_MAX, PROTOCOL_VERSION, Request, Response, SstFile,
-    VerifiedColumnFamily, read, write,
+    COLUMN_FAMILY_NAME_BYTES_MAX, ColumnFamilyPointers, CompactRange, ErrorKind, FrameError, Hello,
+    PROPERTY_NAME_BYTES_MAX, PROTOCOL_VERSION, Request, Response, VerifiedColumnFamily, read, write,
 };
 use std::ffi::CString;
 use std::io::{self, Read};
@@ -127,7 +127,7 @@ impl Hook {
             Request::Hello { .. } => Ok(Response::Hello(self.hello())),
             Request::Databases {} => Ok(Response::Databases { column_families: self.databases() }),
             Request::SstFiles { column_family } => match self.live_files(&column_family) {
-                Ok(files) => return send_files(stream, &files),
+                Ok(files) => return pages::send_all(&files, |page| send(stream, page)),
                 Err(failure) => Err(failure),
             },
             Request::Property { column_family, name } => self.property(&column_family, &name),
@@ -254,43 +254,6 @@ fn poll(entries: &mut [libc::pollfd], time: Duration) -> io::Result<bool> {
     }
 }
 
-/// Sends all files, in pages.
-fn send_files(stream: &UnixStream, files: &LiveFiles) -> Result<(), FrameError> {
-    let mut page = Vec::new();
-    let mut page_bytes = 0;
-    for file in files.iter() {
-        let Some(entry) = entry(&file) else { continue };
-        // Hexadecimal keys, a name that may need escapes, and field names with numbers.
-        let largest = 2 * (entry.smallest.as_bytes().len() + entry.largest.as_bytes().len());
-        page_bytes += largest + 6 * entry.column_family.len() + 256;
-        page.push(entry);
-        if page.len() >= PAGE_FILES_MAX || page_bytes >= PAGE_BYTES_MAX {
-            send(stream, &Response::SstFiles { files: std::mem::take(&mut page), last: false })?;
-            page_bytes = 0;
-        }
-    }
-    send(stream, &Response::SstFiles { files: page, last: true })
-}
-
-/// A file as it is sent; `None` where its name holds no number or its column family's is too long.
-fn entry(file: &LiveFile<'_>) -> Option<SstFile> {
-    let digits = file.name.rsplit(|byte| *byte == b'/').next()?;
-    let digits = digits.strip_suffix(b".sst").unwrap_or(digits);
-    if file.column_family.len() > COLUMN_FAMILY_NAME_BYTES_MAX {
-        return None;
-    }
-    Some(SstFile {
-        number: std::str::from_utf8(digits).ok()?.parse().ok()?,
-        column_family: String::from_utf8_lossy(file.column_family).into_owned(),
-        level: u32::try_from(file.level).ok()?,
-        size_bytes: file.size_bytes as u64,
-        entries: file.entries,
-        deletions: file.deletions,
-        smallest: KeyBytes::floor(file.smallest),
-        largest: KeyBytes::ceiling(file.largest),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -398,26 +361,5 @@ mod tests {
         serve(&hook_end, others.as_fd(), &mut Hook::new(None, Compactor::default()));
         assert!(started.elapsed() >= TURN_MIN && started.elapsed() < IDLE_MAX / 2);
         assert!(matches!(read(&mut agent), Ok(Response::Hello(_))), "but not unheard");
-    }
-
-    #[test]
-    fn file_names_of_all_versions() {
-        let mut file = LiveFile {
-            name: b"/000123.sst",
-            column_family: b"keyTable",
-            level: 6,
-            size_bytes: 1,
-            entries: 2,
-            deletions: 1,
-            smallest: b"a",
-            largest: b"b",
-        };
-        assert_eq!(entry(&file).unwrap().number, 123);
-        file.name = b"000124.sst";
-        assert_eq!(entry(&file).unwrap().number, 124);
-        file.level = -1;
-        assert_eq!(entry(&file), None);
-        (file.level, file.name) = (0, b"CURRENT");
-        assert_eq!(entry(&file), None);
     }
 }

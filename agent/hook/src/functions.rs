@@ -1,0 +1,170 @@
+//! The functions of RocksDB's C API that are used, by name and type.
+//!
+//! Signatures are those of `include/rocksdb/c.h`, unchanged from 6.x to 11.12 for all functions here.
+
+use crate::rocksdb::Wrapper;
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+/// Functions for a range compaction.
+#[derive(Clone, Copy)]
+pub struct CompactFunctions {
+    pub options_create: unsafe extern "C" fn() -> *mut c_void,
+    pub options_destroy: unsafe extern "C" fn(*mut c_void),
+    pub options_set_exclusive: unsafe extern "C" fn(*mut c_void, u8),
+    pub options_set_bottommost: unsafe extern "C" fn(*mut c_void, u8),
+    pub compact_range: unsafe extern "C" fn(
+        *mut Wrapper,
+        *mut Wrapper,
+        *mut c_void,
+        *const c_char,
+        usize,
+        *const c_char,
+        usize,
+    ),
+}
+
+/// Functions to stop one.
+#[derive(Clone, Copy)]
+pub struct CancelFunctions {
+    pub disable: unsafe extern "C" fn(*mut Wrapper),
+    pub enable: unsafe extern "C" fn(*mut Wrapper),
+}
+
+pub type FileNumber<T> = unsafe extern "C" fn(*const c_void, c_int) -> T;
+pub type FileKey = unsafe extern "C" fn(*const c_void, c_int, *mut usize) -> *const c_char;
+
+/// Functions for the list of live SST files.
+#[derive(Clone, Copy)]
+pub struct LiveFilesFunctions {
+    pub livefiles: unsafe extern "C" fn(*mut Wrapper) -> *const c_void,
+    pub destroy: unsafe extern "C" fn(*const c_void),
+    pub count: unsafe extern "C" fn(*const c_void) -> c_int,
+    pub column_family_name: FileNumber<*const c_char>,
+    pub name: FileNumber<*const c_char>,
+    pub level: FileNumber<c_int>,
+    pub size: FileNumber<usize>,
+    pub entries: FileNumber<u64>,
+    pub deletions: FileNumber<u64>,
+    pub smallest_key: FileKey,
+    pub largest_key: FileKey,
+}
+
+/// Functions for properties.
+#[derive(Clone, Copy)]
+pub struct PropertyFunctions {
+    pub property_value: unsafe extern "C" fn(*mut Wrapper, *mut Wrapper, *const c_char) -> *mut c_char,
+    pub free: unsafe extern "C" fn(*mut c_void),
+}
+
+/// Looks symbols up and keeps account.
+pub struct Symbols {
+    handle: *mut c_void,
+    /// Functions found.
+    pub found: Vec<String>,
+    /// Functions missing.
+    pub missing: Vec<String>,
+}
+
+impl Symbols {
+    /// Of a module's handle, or of the default search order.
+    pub fn new(handle: *mut c_void) -> Symbols {
+        Symbols { handle, found: Vec::new(), missing: Vec::new() }
+    }
+
+    /// Address of a symbol.
+    pub fn address(&self, name: &CStr) -> Option<u64> {
+        // SAFETY: a valid handle and a NUL-terminated name; nothing is called.
+        let symbol = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
+        (!symbol.is_null()).then_some(symbol as u64)
+    }
+
+    /// # Safety
+    /// `F` is the type of a pointer to the C function `name`.
+    unsafe fn function<F: Copy>(&mut self, name: &CStr) -> Option<F> {
+        const { assert!(size_of::<F>() == size_of::<u64>()) };
+        let address = self.address(name);
+        let list = if address.is_some() { &mut self.found } else { &mut self.missing };
+        list.push(name.to_string_lossy().into_owned());
+        // SAFETY: of the same size, not null, and of that type as the caller promises.
+        address.map(|address| unsafe { std::mem::transmute_copy::<u64, F>(&address) })
+    }
+
+    /// The functions for range compaction; `None` if one is missing.
+    pub fn compact(&mut self) -> Option<CompactFunctions> {
+        // SAFETY: the fields' types are the signatures in c.h.
+        let (create, destroy, exclusive, bottommost, compact) = unsafe {
+            (
+                self.function(c"rocksdb_compactoptions_create"),
+                self.function(c"rocksdb_compactoptions_destroy"),
+                self.function(c"rocksdb_compactoptions_set_exclusive_manual_compaction"),
+                self.function(c"rocksdb_compactoptions_set_bottommost_level_compaction"),
+                self.function(c"rocksdb_compact_range_cf_opt"),
+            )
+        };
+        Some(CompactFunctions {
+            options_create: create?,
+            options_destroy: destroy?,
+            options_set_exclusive: exclusive?,
+            options_set_bottommost: bottommost?,
+            compact_range: compact?,
+        })
+    }
+
+    /// The functions for cancelling; `None` if one is missing.
+    pub fn cancel(&mut self) -> Option<CancelFunctions> {
+        // SAFETY: the fields' types are the signatures in c.h.
+        let (disable, enable) = unsafe {
+            (
+                self.function(c"rocksdb_disable_manual_compaction"),
+                self.function(c"rocksdb_enable_manual_compaction"),
+            )
+        };
+        Some(CancelFunctions { disable: disable?, enable: enable? })
+    }
+
+    /// The functions for listing live SST files; `None` if one is missing.
+    pub fn live_files(&mut self) -> Option<LiveFilesFunctions> {
+        // SAFETY: the fields' types are the signatures in c.h.
+        let (livefiles, destroy, count, column_family_name, name) = unsafe {
+            (
+                self.function(c"rocksdb_livefiles"),
+                self.function(c"rocksdb_livefiles_destroy"),
+                self.function(c"rocksdb_livefiles_count"),
+                self.function(c"rocksdb_livefiles_column_family_name"),
+                self.function(c"rocksdb_livefiles_name"),
+            )
+        };
+        // SAFETY: as above.
+        let (level, size, entries, deletions, smallest_key, largest_key) = unsafe {
+            (
+                self.function(c"rocksdb_livefiles_level"),
+                self.function(c"rocksdb_livefiles_size"),
+                self.function(c"rocksdb_livefiles_entries"),
+                self.function(c"rocksdb_livefiles_deletions"),
+                self.function(c"rocksdb_livefiles_smallestkey"),
+                self.function(c"rocksdb_livefiles_largestkey"),
+            )
+        };
+        Some(LiveFilesFunctions {
+            livefiles: livefiles?,
+            destroy: destroy?,
+            count: count?,
+            column_family_name: column_family_name?,
+            name: name?,
+            level: level?,
+            size: size?,
+            entries: entries?,
+            deletions: deletions?,
+            smallest_key: smallest_key?,
+            largest_key: largest_key?,
+        })
+    }
+
+    /// The functions for properties; `None` if one is missing.
+    pub fn property(&mut self) -> Option<PropertyFunctions> {
+        // SAFETY: the fields' types are the signatures in c.h.
+        let (property_value, free) =
+            unsafe { (self.function(c"rocksdb_property_value_cf"), self.function(c"rocksdb_free")) };
+        Some(PropertyFunctions { property_value: property_value?, free: free? })
+    }
+}
