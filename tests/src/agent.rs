@@ -73,7 +73,7 @@ impl Observer {
         let mut process = Process::start(command)?;
         let stdout = Lines::of("sexton observe", process.take_stdout().context("no standard output")?);
         let mut stderr = Lines::of("sexton observe", process.take_stderr().context("no standard error")?);
-        stderr.until(START_LIMIT, |line| line.trim() == "observing").context("waiting for the probes")?;
+        stderr.until(START_LIMIT, |line| line.starts_with("observing")).context("waiting for the probes")?;
         Ok(Observer { process, stdout, stderr })
     }
 
