@@ -51,4 +51,4 @@ unit: ## Unit tests: no root, no kernel.
 e2e: ## End-to-end tests on real processes, with real BPF (root), and promtool on the Prometheus rules.
 	PATH="$(PATH):$(TOOLS)/prometheus/usr/bin" SEXTON_TOOLS="$(TOOLS)" \
 	    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(AS_ROOT)" \
-	    cargo test $(BUILD) --test '*' -- --test-threads=1
+	    cargo test $(BUILD) --no-fail-fast --test '*' -- --test-threads=1
