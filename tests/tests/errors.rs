@@ -126,7 +126,7 @@ fn a_truncated_policy() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let policy = directory.path().join("truncated.yaml");
     std::fs::write(&policy, "mode: act\ntargets:\n  - name: demo\n    match: { pid: 1")?;
-    policy_fails(&policy, &["truncated.yaml"])
+    policy_fails(&policy, USAGE, &["truncated.yaml"])
 }
 
 #[test]
@@ -135,22 +135,22 @@ fn a_policy_with_an_unknown_field() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let policy = directory.path().join("unknown.yaml");
     std::fs::write(&policy, "mode: advise\ncooldwon: 2s\n")?;
-    policy_fails(&policy, &["unknown.yaml", "cooldwon"])
+    policy_fails(&policy, USAGE, &["unknown.yaml", "cooldwon"])
 }
 
 #[test]
 fn a_policy_that_is_not_there() -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
-    policy_fails(&directory.path().join("missing.yaml"), &["missing.yaml"])
+    policy_fails(&directory.path().join("missing.yaml"), FAILED, &["missing.yaml"])
 }
 
 /// The three commands that read a policy agree on it.
-fn policy_fails(policy: &Path, words: &[&str]) -> Result<()> {
+fn policy_fails(policy: &Path, code: i32, words: &[&str]) -> Result<()> {
     let path = policy.display().to_string();
-    fails(&["policy", "check", &path], USAGE, words)?;
-    fails(&["run", "--policy", &path, "--listen", "127.0.0.1:0"], USAGE, words)?;
-    fails(&["plan", "--once", "--json", "--policy", &path], USAGE, words)
+    fails(&["policy", "check", &path], code, words)?;
+    fails(&["run", "--policy", &path, "--listen", "127.0.0.1:0"], code, words)?;
+    fails(&["plan", "--once", "--json", "--policy", &path], code, words)
 }
 
 #[test]
