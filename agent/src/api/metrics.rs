@@ -63,16 +63,18 @@ impl Scrape {
 
     /// Sets a gauge or adds to a counter. What is not a number, or for a counter below zero, is shown as 0.
     fn set(&self, name: &str, labels: &[&str], value: f64) {
+        // The sum of no floats is -0, which would be shown with its sign; this takes it off.
+        let value = if value.is_finite() { value + 0.0 } else { 0.0 };
         debug_assert!(self.families.contains_key(name), "{name} is not in METRICS");
         match self.families.get(name) {
             Some(Family::Gauge(gauge)) => {
                 if let Ok(gauge) = gauge.get_metric_with_label_values(labels) {
-                    gauge.set(if value.is_finite() { value } else { 0.0 });
+                    gauge.set(value);
                 }
             }
             Some(Family::Counter(counter)) => {
                 if let Ok(counter) = counter.get_metric_with_label_values(labels) {
-                    counter.inc_by(if value.is_finite() { value.max(0.0) } else { 0.0 });
+                    counter.inc_by(value.max(0.0));
                 }
             }
             None => {}

@@ -102,10 +102,12 @@ fn odd_values_and_names_do_no_harm() {
     snapshot.targets[0].pain_seconds_per_second = f64::NAN;
     snapshot.targets[0].window_seconds = -1.0;
     snapshot.targets[0].name = "a\"b\nc\\d".to_owned();
+    snapshot.targets[1].pain_seconds_per_second = -0.0;
     snapshot.at = "yesterday".to_owned();
     let text = encode(&snapshot, &Tally::default()).unwrap();
     assert!(text.contains(r#"sexton_seek_pain_ratio{target="a\"b\nc\\d"} 0"#), "{text}");
     assert!(text.contains(r#"sexton_window_seconds_total{target="a\"b\nc\\d"} 0"#), "{text}");
+    assert!(text.contains("sexton_seek_pain_ratio{target=\"\"} 0\n"), "{text}");
 }
 
 #[test]
