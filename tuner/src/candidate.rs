@@ -235,7 +235,8 @@ mod tests {
             for whole in prefixes.chain(kept) {
                 for range in &ranges {
                     let begins_inside = range.begin < whole.begin && range.contains(&whole.begin);
-                    let ends_inside = whole.end.as_ref().is_some_and(|end| range.begin < *end && range.contains(end));
+                    let inside = |end: &Key| range.begin < *end && range.contains(end);
+                    let ends_inside = whole.end.as_ref().is_some_and(inside);
                     prop_assert!(!begins_inside && !ends_inside, "{:?} {:?}", whole, range);
                 }
             }

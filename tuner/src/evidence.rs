@@ -181,7 +181,9 @@ mod tests {
     proptest! {
         #[test]
         fn counters_never_wrap(one: u64, two: u64) {
-            let counters = |count| Counters { tombstones_skipped: count, block_reads: count, ..Counters::default() };
+            let counters = |count| {
+                Counters { tombstones_skipped: count, block_reads: count, ..Counters::default() }
+            };
             let sum = counters(one).plus(counters(two));
             prop_assert_eq!(sum.tombstones_skipped, one.saturating_add(two));
             prop_assert_eq!(counters(one).minus(counters(two)).block_reads, one.saturating_sub(two));

@@ -50,6 +50,10 @@ pub struct RangeRow {
     pub share: Share,
 }
 
+/// Most of one file in one range that is believed: larger than any SST file, and sums over a million
+/// files stay within 64 bits.
+const FILE_SHARE_MAX: u64 = 1 << 44;
+
 const RANGE: &str = "range";
 const OPERATION_COLUMNS: [&str; 6] =
     ["operations", "tombstones", "memtable_tombstones", "block_reads", "lost_ns", "relief_ns"];
@@ -86,7 +90,10 @@ fn observation_frame(shares: &[ObservationShare]) -> PolarsResult<DataFrame> {
 
 fn file_frame(shares: &[FileShare]) -> PolarsResult<DataFrame> {
     let column = |name: &str, value: fn(&Share) -> u64| {
-        Column::new(name.into(), shares.iter().map(|part| value(&part.share)).collect::<Vec<u64>>())
+        Column::new(
+            name.into(),
+            shares.iter().map(|part| value(&part.share).min(FILE_SHARE_MAX)).collect::<Vec<u64>>(),
+        )
     };
     let columns = vec![
         Column::new(RANGE.into(), shares.iter().map(|part| part.range).collect::<Vec<u32>>()),
@@ -171,7 +178,8 @@ mod tests {
         ) {
             let mut expected: BTreeMap<u32, RangeRow> = BTreeMap::new();
             for share in &observations {
-                let row = expected.entry(share.range).or_insert(RangeRow { range: share.range, ..RangeRow::default() });
+                let new = RangeRow { range: share.range, ..RangeRow::default() };
+                let row = expected.entry(share.range).or_insert(new);
                 row.operations += 1;
                 row.tombstones += share.tombstones;
                 row.memtable_tombstones += share.memtable_tombstones;

@@ -149,7 +149,11 @@ mod tests {
         }
 
         #[test]
-        fn the_prefix_end_is_behind_every_key_with_the_prefix(prefix: Vec<u8>, rest: Vec<u8>, other: Vec<u8>) {
+        fn the_prefix_end_is_behind_every_key_with_the_prefix(
+            prefix: Vec<u8>,
+            rest: Vec<u8>,
+            other: Vec<u8>,
+        ) {
             let whole = Key::new([prefix.clone(), rest].concat());
             let (other, prefix) = (Key::new(other), Key::new(prefix));
             if let Some(end) = prefix.prefix_end() {

@@ -24,6 +24,7 @@ pub mod verify;
 pub mod words;
 
 mod attribute;
+mod planner;
 
 pub use evidence::Evidence;
 pub use key::Key;

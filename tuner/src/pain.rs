@@ -267,7 +267,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_counts_give_finite_losses(seek: (u64, u64, u64), scan: (u64, u64, u64), painful: u64, records in 0usize..9) {
+        fn any_counts_give_finite_losses(
+            seek: (u64, u64, u64),
+            scan: (u64, u64, u64),
+            operations_painful: u64,
+            records in 0usize..9,
+        ) {
             let observations = vec![operation(seek, scan); 9];
             let costs = EventCosts::learn(&observations);
             prop_assert!(costs.ns_per_tombstone.is_finite() && costs.ns_per_block_read.is_finite());
@@ -276,7 +281,8 @@ mod tests {
                 prop_assert!(loss.relief_ns <= loss.lost_ns);
                 prop_assert!(loss.lost_ns <= seek.2.min(OPERATION_NS_MAX) + scan.2.min(OPERATION_NS_MAX) + 2);
             }
-            let window = Window { duration_ns: seek.0, operations_painful: painful, attributed: observations[0].seek, ..Window::default() };
+            let attributed = observations[0].seek;
+            let window = Window { duration_ns: seek.0, operations_painful, attributed, ..Window::default() };
             let sentinel = SentinelInterval { duration_ns: scan.0, counters: observations[0].scan };
             prop_assert!(Scale::of(&window, &sentinel, records).factor().is_finite());
         }

@@ -91,13 +91,19 @@ mod tests {
         }
 
         #[test]
-        fn a_closed_interval_overlaps_where_it_shares_a_key(range in range(), one in key(), two in key(), key in key()) {
+        fn a_closed_interval_overlaps_where_it_shares_a_key(
+            range in range(),
+            one in key(),
+            two in key(),
+            key in key(),
+        ) {
             let (smallest, largest) = if one <= two { (one, two) } else { (two, one) };
             if range.contains(&key) && smallest <= key && key <= largest {
                 prop_assert!(range.overlaps_closed(&smallest, &largest));
             }
             let half_open = KeyRange::new(smallest.clone(), Some(largest.successor()));
-            prop_assert_eq!(range.overlaps_closed(&smallest, &largest), half_open.is_some_and(|other| range.overlaps(&other)));
+            let overlaps = half_open.is_some_and(|other| range.overlaps(&other));
+            prop_assert_eq!(range.overlaps_closed(&smallest, &largest), overlaps);
         }
 
         #[test]

@@ -122,7 +122,8 @@ pub fn assess(
     Ok(assessments)
 }
 
-/// Greatest relief per byte first, then greatest pain; equal ones by name and keys, so that the order is total.
+/// Greatest relief per byte first, then greatest pain; equal ones by name and keys, so that the order is
+/// total.
 pub(crate) fn compare(one: &RangeAssessment, two: &RangeAssessment) -> std::cmp::Ordering {
     let place = |item: &RangeAssessment| {
         (item.target.clone(), item.database.clone(), item.column_family.clone(), item.range.clone())

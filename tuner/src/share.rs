@@ -161,11 +161,16 @@ mod tests {
         fn the_parts_of_a_file_are_the_file(file in file(), cuts in proptest::collection::vec(key(), 0..8)) {
             let parts = split(&KeyRange::everything(), &cuts);
             let sum = parts.iter().map(|part| share_of(&file, part)).fold(Share::default(), Share::plus);
-            prop_assert_eq!((sum.size_bytes, sum.entries, sum.deletions), (file.size_bytes, file.entries, file.deletions));
+            let (size_bytes, entries, deletions) = (file.size_bytes, file.entries, file.deletions);
+            let whole = Share { size_bytes, entries, deletions };
+            prop_assert_eq!(sum, whole);
         }
 
         #[test]
-        fn pieces_are_in_order_and_cover_the_range(range in range(), cuts in proptest::collection::vec(key(), 0..8)) {
+        fn pieces_are_in_order_and_cover_the_range(
+            range in range(),
+            cuts in proptest::collection::vec(key(), 0..8),
+        ) {
             let pieces = split(&range, &cuts);
             prop_assert_eq!(pieces.first().map(|piece| &piece.begin), Some(&range.begin));
             prop_assert_eq!(pieces.last().map(|piece| &piece.end), Some(&range.end));

@@ -60,11 +60,13 @@ fn cause(before: &RangeAssessment, deletions_after: u64) -> String {
             .to_owned()
     } else if deletions_after as f64 >= before.deletions as f64 * DELETIONS_LEFT_SHARE {
         format!(
-            "{is} of {was} deletions are in the files: a snapshot keeps them, files were moved without being rewritten, or they were written again"
+            "{is} of {was} deletions are in the files: a snapshot keeps them, files were moved without being \
+             rewritten, or they were written again"
         )
     } else {
         format!(
-            "the deletions are gone from the files ({was} before, {is} now): new ones are in a memtable, or readers wait for something else"
+            "the deletions are gone from the files ({was} before, {is} now): new ones are in a memtable, or \
+             readers wait for something else"
         )
     }
 }

@@ -72,7 +72,10 @@ prop_compose! {
     fn observation()(
         column_family in proptest::option::weighted(0.9, family()),
         kind in prop_oneof![
-            Just(SeekKind::Seek), Just(SeekKind::SeekForPrev), Just(SeekKind::SeekToFirst), Just(SeekKind::SeekToLast)
+            Just(SeekKind::Seek),
+            Just(SeekKind::SeekForPrev),
+            Just(SeekKind::SeekToFirst),
+            Just(SeekKind::SeekToLast),
         ],
         key in key(),
         seek in counters(),
@@ -207,12 +210,16 @@ proptest! {
     }
 
     #[test]
-    fn every_range_that_hurts_is_planned_or_refused(evidence in evidence(), available_bytes in 0u64..1 << 32) {
+    fn every_range_that_hurts_is_planned_or_refused(
+        evidence in evidence(),
+        available_bytes in 0u64..1 << 32,
+    ) {
         let policy = Policy::parse(POLICY).unwrap();
         let plan = planned(&policy, std::slice::from_ref(&evidence), available_bytes, 1_790_000_000);
         for range in &plan.assessments {
             let refused = plan.refusals.iter().any(|refusal| {
-                refusal.range == range.range && refusal.column_family == range.column_family && !refusal.reason.is_empty()
+                let same = refusal.range == range.range && refusal.column_family == range.column_family;
+                same && !refusal.reason.is_empty()
             });
             let acted = plan.actions.iter().any(|action| match action {
                 Action::CompactRange { column_family, range: keys, .. } => {

@@ -12,13 +12,15 @@ targets:
     match: { pid: 123, executable: "*/java", command_line: "OzoneManagerStarter" }
     mode: act
     actuator: exec
-    exec: { compact: ["ozone", "repair", "--begin={begin_hex}", "--end={end_hex}", "--cf={column_family}", "{path}"], timeout: 10m }
+    exec:
+      compact: ["ozone", "repair", "--begin={begin_hex}", "--end={end_hex}", "--cf={column_family}", "{path}"]
+      timeout: 10m
     column_families:
       - { name: keyTable, prefix: { delimiter: "/", count: 3 } }
       - { name: blockData, prefix: { bytes: 8 } }
       - { name: "*" }
     throttles:
-      - { name: key_deleting_limit_per_task, inside: "50000", outside: "5000", command: ["/usr/bin/env", "true", "{value}"], timeout: 30s }
+      - { name: limit, inside: "50000", outside: "5000", command: [env, "true", "{value}"], timeout: 30s }
   - name: rest
     match: { executable: "*" }
 thresholds:
@@ -28,7 +30,9 @@ thresholds:
   density: 0.1
 loop: { interval: 5s, window: 2s, survey: 60s }
 io_budget: { rate: 16MiB/s, burst: 1GiB }
-off_peak: { time_zone: Europe/Berlin, from: "22:00", to: "05:00", days: [mon, tue], io_budget: { rate: 128MiB/s, burst: 8GiB } }
+off_peak:
+  { time_zone: Europe/Berlin, from: "22:00", to: "05:00", days: [mon, tue],
+    io_budget: { rate: 128MiB/s, burst: 8GiB } }
 cooldown: 10m
 range_bytes_max: 256MiB
 keys: redacted
@@ -129,28 +133,32 @@ const REFUSED: &[Refused] = &[
         "actuator: exec",
     ),
     (
-        "targets:\n  - name: a\n    match: { pid: 1 }\n    actuator: exec\n    exec: { compact: [x, '{begn}'] }",
+        "targets:\n  - name: a\n    match: { pid: 1 }\n    actuator: exec\n    \
+         exec: { compact: [x, '{begn}'] }",
         5,
         26,
         "not a known placeholder",
         "{begin_hex}",
     ),
     (
-        "targets:\n  - name: a\n    match: { pid: 1 }\n    column_families: [{ name: x, prefix: { bytes: 1, count: 2 } }]",
+        "targets:\n  - name: a\n    match: { pid: 1 }\n    \
+         column_families: [{ name: x, prefix: { bytes: 1, count: 2 } }]",
         4,
         42,
         "where to cut",
         "bytes: 8",
     ),
     (
-        "targets:\n  - name: a\n    match: { pid: 1 }\n    throttles: [{ name: t, inside: '1', outside: '2', command: [x] }]",
+        "targets:\n  - name: a\n    match: { pid: 1 }\n    \
+         throttles: [{ name: t, inside: '1', outside: '2', command: [x] }]",
         4,
         64,
         "set no value",
         "{value}",
     ),
     (
-        "off_peak: { time_zone: Europe/Berln, from: '22:00', to: '05:00', io_budget: { rate: 1B/s, burst: 1B } }",
+        "off_peak: { time_zone: Europe/Berln, from: '22:00', to: '05:00', \
+         io_budget: { rate: 1B/s, burst: 1B } }",
         1,
         24,
         "not a time zone",
@@ -171,7 +179,8 @@ const REFUSED: &[Refused] = &[
         "22:00",
     ),
     (
-        "off_peak: { time_zone: UTC, from: '01:00', to: '02:00', days: [], io_budget: { rate: 1B/s, burst: 1B } }",
+        "off_peak: { time_zone: UTC, from: '01:00', to: '02:00', days: [], \
+         io_budget: { rate: 1B/s, burst: 1B } }",
         1,
         63,
         "never open",
@@ -283,7 +292,11 @@ fn yaml_like() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 2000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn any_text_gives_a_policy_or_an_error(text in any::<String>()) {

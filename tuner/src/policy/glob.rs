@@ -52,7 +52,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_matches_itself_and_stars_around_a_part(before in "[a-z/]*", part in "[a-z/]*", after in "[a-z/]*") {
+        fn a_text_matches_itself_and_stars_around_a_part(
+            before in "[a-z/]*",
+            part in "[a-z/]*",
+            after in "[a-z/]*",
+        ) {
             let text = format!("{before}{part}{after}");
             prop_assert!(glob_matches(&text, &text));
             let pattern = format!("*{part}*");

@@ -4,7 +4,7 @@
 //! target om /om.db                                     begins one database's evidence
 //! window 2s painful=220 tombstones=9k reads=7          longer than what was recorded: lost records
 //! sentinel 1s tombstones=900k reads=7                  without it: the same rate as the window
-//! cf keyTable                                          the lines up to the next one are about it; ? is unknown
+//! cf keyTable                                          the lines that follow are about it; ? is unknown
 //! L6 [/v/b/000 .. /v/b/999] 64MiB entries=110k deletions=50k
 //! 110x seek /v/b/ tombstones=0 took=30us then tombstones=50k reads=3 stepped=12 took=10ms
 //! past [/v/b/ .. /v/b0) ended=2026-11-20T11:55:00Z failures=1 pending
