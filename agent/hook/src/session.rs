@@ -258,6 +258,7 @@ fn poll(entries: &mut [libc::pollfd], time: Duration) -> io::Result<bool> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
+    use sexton_hook_protocol::KeyBytes;
     use std::io::Write;
     use std::os::fd::AsFd;
 
