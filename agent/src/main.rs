@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use sexton::command::{Arguments, Command, completions, inspect, observe, plan, policy, run, targets};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -12,7 +13,12 @@ fn main() -> ExitCode {
         return sexton::sst::child::main(&arguments.directory);
     }
     let filter = EnvFilter::try_from_env("SEXTON_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
     sexton::probe::forward_libbpf_messages();
     let result = match &arguments.command {
         Command::Run(arguments) => run::run(arguments),

@@ -103,7 +103,8 @@ impl Engine {
     }
 
     fn may_act(&self, target: &str) -> bool {
-        self.roster.watched.iter().any(|watched| watched.target.name == target && watched.mode == Mode::Act)
+        let mut watched = self.roster.watched.iter().filter(|watched| watched.target.name == target);
+        watched.any(|watched| watched.mode == Mode::Act && !watched.is_paused())
     }
 
     /// Compacts one range; the snapshot shows it as running meanwhile.
@@ -136,6 +137,7 @@ impl Engine {
         let files_before = read_files(watched, Path::new(&compact.database));
         let result = run_compaction(watched, compact, control);
         let files_after = read_files(watched, Path::new(&compact.database));
+        watched.note_action(result.is_ok());
         let effect = Effect::of(compact, files_before.as_ref(), files_after.as_ref(), result.as_ref().ok());
         let done = matches!(&result, Ok(outcome) if outcome.end == CompactEnd::Done);
         if done {

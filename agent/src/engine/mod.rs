@@ -99,6 +99,9 @@ impl Engine {
 
     fn cycle(&mut self, control: &mut Control, always_window: bool) {
         self.roster.sweep(&self.options.policy, &mut self.sentinel);
+        for lost in &self.roster.lost {
+            self.history.forget(&lost.view.name);
+        }
         self.read_totals();
         self.observe(control, always_window);
         self.make_plan();

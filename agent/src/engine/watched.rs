@@ -11,10 +11,16 @@ use sexton_tuner::evidence::{Counters, Evidence, PastAction, SentinelInterval};
 use sexton_tuner::policy::{Mode, Policy, TargetPolicy};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Past actions remembered of one target: enough for any cooldown at the pace of actions.
 const PAST_ACTIONS_MAX: usize = 1_000;
+
+/// Pause after a first action that failed; it doubles with each further one.
+const FAILURE_PAUSE_MIN: Duration = Duration::from_secs(5);
+
+/// Longest pause after failures: what is wrong in a target is put right by people.
+const FAILURE_PAUSE_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// Perf level from which on RocksDB counts (`kEnableCount`).
 const PERF_LEVEL_COUNTS: u8 = 2;
@@ -51,6 +57,8 @@ pub struct Watched {
     pub files_gap: Option<Gap>,
     baseline: Counters,
     sums: Sums,
+    failures_in_a_row: u32,
+    paused_until: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -89,7 +97,26 @@ impl Watched {
             hook_gap: None,
             files_gap: None,
             sums: Sums::default(),
+            failures_in_a_row: 0,
+            paused_until: None,
         }
+    }
+
+    /// Whether earlier failures forbid acting for now.
+    pub fn is_paused(&self) -> bool {
+        self.paused_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Notes whether an action could be carried out; failures pause the target, longer each time.
+    pub fn note_action(&mut self, succeeded: bool) {
+        if succeeded {
+            (self.failures_in_a_row, self.paused_until) = (0, None);
+            return;
+        }
+        let pause =
+            FAILURE_PAUSE_MIN.saturating_mul(1 << self.failures_in_a_row.min(16)).min(FAILURE_PAUSE_MAX);
+        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+        self.paused_until = Some(Instant::now() + pause);
     }
 
     /// Takes a reading of the sentinel as the end of an interval.
