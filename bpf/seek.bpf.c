@@ -191,6 +191,22 @@ settle(struct event *event)
 	add_counters(&event->totals->attributed, &delta);
 }
 
+/* Where the iterator stands: DBIter::saved_key_, which outlives a scan that ran off the end. */
+static __always_inline void
+read_end_key(struct event *event, struct sexton_operation *operation)
+{
+	struct { __u64 data, bytes; } current = {};
+	__u32 bytes;
+
+	if (!event->recipe->current_key_offset ||
+	    bpf_probe_read_user(&current, sizeof(current),
+				(const void *)(operation->iterator + event->recipe->current_key_offset)))
+		return;
+	bytes = current.bytes < SEXTON_KEY_BYTES_MAX ? current.bytes : SEXTON_KEY_BYTES_MAX;
+	if (bytes && !bpf_probe_read_user(operation->end_key, bytes, (const void *)current.data))
+		operation->end_key_bytes = bytes;
+}
+
 /* Ends an operation: counted, and recorded when it was painful. */
 static __always_inline void
 finish(struct event *event, struct sexton_operation *operation)
@@ -204,6 +220,7 @@ finish(struct event *event, struct sexton_operation *operation)
 	if (tombstones >= event->recipe->tombstones_painful ||
 	    block_reads >= event->recipe->block_reads_painful) {
 		ADD(event->totals->operations_painful, 1);
+		read_end_key(event, operation);
 		if (bpf_ringbuf_output(&sexton_records, operation, sizeof(*operation), 0))
 			ADD(event->totals->records_lost, 1);
 	}

@@ -67,8 +67,11 @@ struct sexton_recipe {
 	unsigned int skip_counters_offset;
 	/* Offset of the DBIter pointer in ArenaWrappedDBIter, or 0 when not known. */
 	unsigned int db_iter_offset;
+	/* Offset in DBIter of the {pointer, length} of its current key, or 0 when not known. */
+	unsigned int current_key_offset;
 	/* Index into the totals. */
 	unsigned int slot;
+	unsigned int padding;
 };
 
 /* The counters of rocksdb::PerfContext that Sexton reads: totals of a thread, or a difference. */
@@ -104,7 +107,13 @@ struct sexton_operation {
 	unsigned int kind;
 	/* Bytes of key that are valid. */
 	unsigned int key_bytes;
+	/* Bytes of end_key that are valid. */
+	unsigned int end_key_bytes;
+	unsigned int padding;
+	/* What the iterator was positioned by. */
 	unsigned char key[SEXTON_KEY_BYTES_MAX];
+	/* Where the iterator stood at the end of the operation: what was skipped lies between the two. */
+	unsigned char end_key[SEXTON_KEY_BYTES_MAX];
 };
 
 /* Names an operation in the map. */
@@ -174,14 +183,14 @@ struct sexton_thread_reading {
 #define SEXTON_ASSERT_SIZE(type, bytes) \
 	_Static_assert(sizeof(type) == (bytes), #type " must be " #bytes " bytes in C and in Rust")
 
-SEXTON_ASSERT_SIZE(struct sexton_recipe, 64);
+SEXTON_ASSERT_SIZE(struct sexton_recipe, 72);
 SEXTON_ASSERT_SIZE(struct sexton_counters, 40);
-SEXTON_ASSERT_SIZE(struct sexton_operation, 288);
+SEXTON_ASSERT_SIZE(struct sexton_operation, 424);
 SEXTON_ASSERT_SIZE(struct sexton_iterator_id, 16);
 SEXTON_ASSERT_SIZE(struct sexton_identity, 24);
 SEXTON_ASSERT_SIZE(struct sexton_thread, 80);
 SEXTON_ASSERT_SIZE(struct sexton_totals, 128);
 SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 64);
-_Static_assert(__builtin_offsetof(struct sexton_operation, key) == 160, "the key ends the operation");
+_Static_assert(__builtin_offsetof(struct sexton_operation, end_key) == 296, "the keys end the operation");
 
 #endif

@@ -73,6 +73,10 @@ pub struct Observation {
     pub kind: SeekKind,
     /// Seek target, possibly only its first bytes; empty for `SeekToFirst` and `SeekToLast`.
     pub key: Key,
+    /// Where the iterator stood at the end of the operation, possibly only the first bytes: what was
+    /// skipped lies between the two keys. `None` where the probes could not tell.
+    #[serde(default)]
+    pub end_key: Option<Key>,
     /// Counted between the entry of the seek and its return.
     pub seek: Counters,
     /// Counted from the return of the seek to the iterator's end or its next seek.

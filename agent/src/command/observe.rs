@@ -111,6 +111,7 @@ fn observations(result: &WindowResult, show_keys: bool) -> Vec<Value> {
             json!({
                 "kind": seen.kind,
                 "key": if show_keys { seen.key.escaped() } else { seen.key.redacted() },
+                "end_key": seen.end_key.as_ref().map(|key| if show_keys { key.escaped() } else { key.redacted() }),
                 "seek": seen.seek,
                 "scan": seen.scan,
                 "seek_latency_ns": seen.seek_latency_ns,

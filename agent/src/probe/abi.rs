@@ -56,12 +56,12 @@ unsafe impl Record for sexton_totals {}
 // SAFETY: as above.
 unsafe impl Record for sexton_thread_reading {}
 
-const _: () = assert!(size_of::<sexton_recipe>() == 64);
-const _: () = assert!(size_of::<sexton_operation>() == 288);
+const _: () = assert!(size_of::<sexton_recipe>() == 72);
+const _: () = assert!(size_of::<sexton_operation>() == 424);
 const _: () = assert!(size_of::<sexton_thread>() == 80);
 const _: () = assert!(size_of::<sexton_totals>() == 128);
 const _: () = assert!(size_of::<sexton_thread_reading>() == 64);
-const _: () = assert!(std::mem::offset_of!(sexton_operation, key) == 160);
+const _: () = assert!(std::mem::offset_of!(sexton_operation, end_key) == 296);
 
 impl From<sexton_counters> for Counters {
     fn from(counters: sexton_counters) -> Counters {

@@ -39,6 +39,8 @@ pub fn recipe(target: &Target, slot: Slot, thresholds: Thresholds) -> Result<abi
         block_counters_offset: layout.block_cache_hit_count,
         skip_counters_offset: layout.internal_key_skipped_count,
         db_iter_offset: module.db_iter_offset.unwrap_or(0),
+        current_key_offset: module.current_key_offset.unwrap_or(0),
         slot,
+        padding: 0,
     })
 }

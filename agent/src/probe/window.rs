@@ -390,7 +390,6 @@ fn raw(counters: Counters) -> sexton_counters {
 }
 
 fn operation(raw: &sexton_operation) -> Operation {
-    let key_bytes = (raw.key_bytes.min(SEXTON_KEY_BYTES_MAX)) as usize;
     Operation {
         database: raw.database,
         column_family_handle: raw.column_family_handle,
@@ -403,7 +402,8 @@ fn operation(raw: &sexton_operation) -> Operation {
                 SEXTON_SEEK_TO_LAST => SeekKind::SeekToLast,
                 _ => SeekKind::Seek,
             },
-            key: Key::new(raw.key.get(..key_bytes).unwrap_or_default()),
+            key: key(&raw.key, raw.key_bytes),
+            end_key: (raw.end_key_bytes > 0).then(|| key(&raw.end_key, raw.end_key_bytes)),
             seek: raw.seek.into(),
             scan: raw.scan.into(),
             // Still inside the call when the window closed: the whole time so far was the seek's.
@@ -411,6 +411,12 @@ fn operation(raw: &sexton_operation) -> Operation {
             scan_elapsed_ns: if raw.return_ns == 0 { 0 } else { raw.end_ns.saturating_sub(raw.return_ns) },
         },
     }
+}
+
+/// The valid bytes of a key's room.
+fn key(room: &[u8], bytes: u32) -> Key {
+    let bytes = bytes.min(SEXTON_KEY_BYTES_MAX) as usize;
+    Key::new(room.get(..bytes).unwrap_or_default())
 }
 
 /// The clock of `bpf_ktime_get_ns`.

@@ -69,6 +69,9 @@ pub struct RocksDbModule {
     /// Offset of the `DBIter*` inside `ArenaWrappedDBIter`, from its methods' code; `None` where the code did not
     /// show it.
     pub db_iter_offset: Option<u32>,
+    /// Offset of the `{pointer, length}` of the current key inside `DBIter`, from the code of its `key()`;
+    /// `None` where the code did not show it: then it is not known where a scan ended.
+    pub current_key_offset: Option<u32>,
     /// How to find the module's thread-local block of a thread.
     pub tls: TlsRecipe,
     /// `rocksdb::perf_level`'s offset in the module's thread-local block; `None` without that symbol.

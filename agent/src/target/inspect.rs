@@ -310,6 +310,7 @@ fn assemble(
         version,
         sites: first.facts.sites.clone(),
         db_iter_offset: first.facts.db_iter_offset,
+        current_key_offset: first.facts.current_key_offset,
         tls,
         perf_level_offset: first.facts.perf_level.map(|symbol| symbol.value),
         perf_context_offset: perf_context.value,

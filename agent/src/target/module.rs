@@ -42,6 +42,9 @@ const ACCESSORS: [&str; 3] = [
     "_ZNK7rocksdb18ArenaWrappedDBIter5valueEv",
 ];
 
+/// `DBIter::key()`: a pointer and a length, next to each other in the object.
+const CURRENT_KEY: &str = "_ZNK7rocksdb6DBIter3keyEv";
+
 /// Bytes read at once when a table is searched for a name.
 const SEARCH_CHUNK_BYTES: usize = 1 << 20;
 
@@ -64,6 +67,8 @@ pub struct ModuleFacts {
     pub sites: ProbeSites,
     /// Offset of `db_iter_` in `ArenaWrappedDBIter`.
     pub db_iter_offset: Option<u32>,
+    /// Offset of the current key's pointer and length in `DBIter`.
+    pub current_key_offset: Option<u32>,
     /// The symbol `rocksdb::perf_context`.
     pub perf_context: Option<Symbol>,
     /// The symbol `rocksdb::perf_level`, where it is thread-local.
@@ -237,6 +242,7 @@ fn analyse<'data, R: ReadRef<'data>>(
         vec![SEEK, SEEK_FOR_PREV, SEEK_TO_FIRST, SEEK_TO_LAST, ITERATOR_DESTRUCTOR, NEW_ITERATOR];
     wanted.extend([PERF_CONTEXT, PERF_LEVEL]);
     wanted.extend(ACCESSORS);
+    wanted.push(CURRENT_KEY);
     let symbols = headers.symbols(data, &wanted)?;
     if !symbols.contains_key(SEEK) {
         return Ok(None);
@@ -264,6 +270,7 @@ fn analyse<'data, R: ReadRef<'data>>(
         build_tag: build_tag(file, headers),
         sites,
         db_iter_offset,
+        current_key_offset: current_key_offset(headers, data, &symbols),
         perf_context: symbols.get(PERF_CONTEXT).copied(),
         perf_level,
         tls_relocations: headers.tls_relocations(data)?,
@@ -343,6 +350,18 @@ fn db_iter_offset<'data, R: ReadRef<'data>>(
         Some((first, rest)) if rest.iter().all(|offset| offset == first) => Ok(*first),
         Some(_) => Err(gap("ArenaWrappedDBIter's methods disagree about where it keeps its DBIter")),
     }
+}
+
+/// Where `DBIter` keeps the pointer and the length of its current key.
+fn current_key_offset<'data, R: ReadRef<'data>>(
+    headers: &ElfHeaders,
+    data: R,
+    symbols: &BTreeMap<&str, Symbol>,
+) -> Option<u32> {
+    let symbol = symbols.get(CURRENT_KEY)?;
+    let length = if symbol.size == 0 { u64::MAX } else { symbol.size };
+    let code = headers.bytes_at(data, symbol.value, length.min(prologue::ACCESSOR_BYTES as u64))?;
+    prologue::member_pair_load(code)
 }
 
 /// What follows "rocksdb_build_git_tag:" in the read-only data.

@@ -60,6 +60,7 @@ fn facts(fixed_address: bool) -> ModuleFacts {
         build_tag: None,
         sites: ProbeSites::default(),
         db_iter_offset: None,
+        current_key_offset: None,
         perf_context: None,
         perf_level: None,
         tls_relocations: Vec::new(),

@@ -20,7 +20,7 @@ pub const PROLOGUE_BYTES: usize = 80;
 const STEPPED_OVER_MAX: usize = 4;
 
 /// Bytes of an accessor that are looked at: the load of the field is among its first few instructions.
-pub const ACCESSOR_BYTES: usize = 64;
+pub const ACCESSOR_BYTES: usize = 96;
 
 /// Where to probe a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,6 +168,27 @@ pub fn first_member_load(code: &[u8]) -> Option<u32> {
     None
 }
 
+/// The offset of two members next to each other, both loaded from `[rdi + offset]`, 8 bytes each: the
+/// pointer and the length that an accessor returns as a `Slice`. `None` where there is no such pair, or
+/// more than one. Branches are looked behind: an accessor's ways differ in checks, not in members.
+pub fn member_pair_load(code: &[u8]) -> Option<u32> {
+    let decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
+    let mut loaded = std::collections::BTreeSet::new();
+    for instruction in decoder.into_iter().take_while(|instruction| !instruction.is_invalid()) {
+        if instruction.code() == Code::Mov_r64_rm64
+            && instruction.op1_kind() == OpKind::Memory
+            && instruction.memory_base() == Register::RDI
+            && instruction.memory_index() == Register::None
+            && let Ok(offset) = u32::try_from(instruction.memory_displacement64())
+        {
+            loaded.insert(offset);
+        }
+    }
+    let mut pairs = loaded.iter().filter(|&&offset| offset > 0 && loaded.contains(&(offset + 8)));
+    let first = pairs.next()?;
+    pairs.next().is_none().then_some(*first)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
@@ -273,6 +294,19 @@ mod tests {
         // mov 0x28(%rdi),%eax: four bytes
         assert_eq!(first_member_load(&[0x8b, 0x47, 0x28, 0xc3]), None);
         assert_eq!(first_member_load(&[]), None);
+    }
+
+    #[test]
+    fn the_pair_that_a_slice_is_made_of() {
+        // cmpq $0,0x2f8(%rdi); mov 0xd8(%rdi),%rdx; mov 0xd0(%rdi),%rax; ret
+        let key = [
+            0x48, 0x83, 0xbf, 0xf8, 0x02, 0, 0, 0, 0x48, 0x8b, 0x97, 0xd8, 0, 0, 0, 0x48, 0x8b, 0x87, 0xd0, 0,
+            0, 0, 0xc3,
+        ];
+        assert_eq!(member_pair_load(&key), Some(0xd0));
+        // Only the length.
+        assert_eq!(member_pair_load(key.get(..15).unwrap()), None);
+        assert_eq!(member_pair_load(&[]), None);
     }
 
     proptest! {
