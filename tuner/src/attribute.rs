@@ -8,6 +8,7 @@ use crate::candidate::{CandidateInput, candidates, overlapping, shares};
 use crate::cost::Levels;
 use crate::evidence::{Observation, SeekKind, SstFile};
 use crate::frames::{FileShare, ObservationShare};
+use crate::key::Key;
 use crate::pain::{Loss, events};
 use crate::range::KeyRange;
 use crate::share::{Share, share_of, share_of_all};
@@ -31,13 +32,14 @@ pub(crate) struct ColumnFamily<'a> {
 impl<'a> ColumnFamily<'a> {
     pub(crate) fn new(
         files: &[&'a SstFile],
+        parts: &[&'a SstFile],
         input: &CandidateInput<'_>,
         first_range: u32,
     ) -> ColumnFamily<'a> {
         let ranges = candidates(input);
-        let shares = shares(&ranges, files);
+        let shares = shares(&ranges, parts);
         let mut files_in_range: Vec<Vec<&SstFile>> = vec![Vec::new(); ranges.len()];
-        for file in files {
+        for file in parts {
             for index in overlapping(&ranges, file) {
                 if let Some(list) = files_in_range.get_mut(index) {
                     list.push(file);
@@ -65,11 +67,15 @@ impl<'a> ColumnFamily<'a> {
     pub(crate) fn observation_shares(&self, operation: &Observation, loss: Loss) -> Vec<ObservationShare> {
         let (tombstones, block_reads) = events(operation);
         let start = self.start(operation);
-        let (mut parts, left_over) = self.walk(operation, start, tombstones);
+        let end = operation.end_key.as_ref().map(|key| self.index_of(key));
+        let (mut parts, left_over) = self.walk(operation, start, end, tombstones);
+        // Tombstones that no file knows were written last: they lie at the edge of what is deleted, where
+        // the operation came to an end. Where that is not known, near its start.
+        let fresh = end.unwrap_or(start);
         if left_over > 0 || parts.is_empty() {
-            match parts.iter_mut().find(|part| part.0 == start) {
+            match parts.iter_mut().find(|part| part.0 == fresh) {
                 Some(part) => part.1 += left_over,
-                None => parts.insert(0, (start, left_over)),
+                None => parts.push((fresh, left_over)),
             }
         }
         let mut taken = 0;
@@ -82,7 +88,7 @@ impl<'a> ColumnFamily<'a> {
             rows.push(ObservationShare {
                 range: self.first_range.saturating_add(u32::try_from(index).unwrap_or(u32::MAX)),
                 tombstones: part,
-                memtable_tombstones: if index == start { left_over } else { 0 },
+                memtable_tombstones: if index == fresh { left_over } else { 0 },
                 block_reads: whole(block_reads),
                 lost_ns: whole(loss.lost_ns),
                 relief_ns: whole(loss.relief_ns),
@@ -97,19 +103,30 @@ impl<'a> ColumnFamily<'a> {
         match operation.kind {
             SeekKind::SeekToFirst => 0,
             SeekKind::SeekToLast => self.ranges.len().saturating_sub(1),
-            SeekKind::Seek | SeekKind::SeekForPrev => {
-                self.ranges.partition_point(|range| range.begin <= operation.key).saturating_sub(1)
-            }
+            SeekKind::Seek | SeekKind::SeekForPrev => self.index_of(&operation.key),
         }
     }
 
+    /// Index of the range that holds a key.
+    fn index_of(&self, key: &Key) -> usize {
+        self.ranges.partition_point(|range| range.begin <= *key).saturating_sub(1)
+    }
+
     /// Uses up deletions from the start in the scan's direction: range and tombstones each, and what
-    /// is left over.
-    fn walk(&self, operation: &Observation, start: usize, tombstones: u64) -> (Vec<(usize, u64)>, u64) {
-        let mut order: Box<dyn Iterator<Item = usize>> = if operation.kind.is_forward() {
-            Box::new(start..self.ranges.len())
-        } else {
-            Box::new((0..=start).rev())
+    /// is left over. Where it is known in which range the operation ended, no further than that.
+    fn walk(
+        &self,
+        operation: &Observation,
+        start: usize,
+        end: Option<usize>,
+        tombstones: u64,
+    ) -> (Vec<(usize, u64)>, u64) {
+        let last = self.ranges.len().saturating_sub(1);
+        let mut order: Box<dyn Iterator<Item = usize>> = match end {
+            Some(end) if end >= start => Box::new(start..=end.min(last)),
+            Some(end) => Box::new((end..=start).rev()),
+            None if operation.kind.is_forward() => Box::new(start..=last),
+            None => Box::new((0..=start).rev()),
         };
         let stepped_over = operation.total().keys_skipped;
         let mut live_left =
@@ -160,6 +177,7 @@ fn portion(total: u64, part: u64, whole: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::concentrate::{Walks, concentrate};
     use crate::evidence::Counters;
     use crate::key::Key;
     use crate::pain::EventCosts;
@@ -196,11 +214,13 @@ mod tests {
                 },
             )
         };
-        (kind, key(), counters(), counters(), 0u64..1 << 40, 0u64..1 << 40).prop_map(
-            |(kind, key, seek, scan, seek_latency_ns, scan_elapsed_ns)| Observation {
+        let end_key = proptest::option::of(key());
+        (kind, key(), end_key, counters(), counters(), 0u64..1 << 40, 0u64..1 << 40).prop_map(
+            |(kind, key, end_key, seek, scan, seek_latency_ns, scan_elapsed_ns)| Observation {
                 column_family: None,
                 kind,
                 key,
+                end_key,
                 seek,
                 scan,
                 seek_latency_ns,
@@ -217,15 +237,18 @@ mod tests {
             range_bytes_max in 1u64..1 << 31,
         ) {
             let files: Vec<&SstFile> = files.iter().collect();
+            let parts = concentrate(&files, &Walks::of([&operation]));
+            let parts: Vec<&SstFile> = parts.iter().collect();
             let input = CandidateInput {
                 files: &files,
+                parts: &parts,
                 observations: &[&operation],
                 prefix_rule: Some(crate::prefix::PrefixRule::Bytes(2)),
                 kept: &[],
                 range_bytes_max,
                 density: 0.1,
             };
-            let family = ColumnFamily::new(&files, &input, 7);
+            let family = ColumnFamily::new(&files, &parts, &input, 7);
             let loss = EventCosts::default().loss(&operation);
             let shares = family.observation_shares(&operation, loss);
             let sum = |value: fn(&ObservationShare) -> u64| shares.iter().map(value).sum::<u64>();

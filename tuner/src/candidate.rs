@@ -29,6 +29,8 @@ const KEPT_RANGES_MAX: usize = 256;
 pub struct CandidateInput<'a> {
     /// Its live files.
     pub files: &'a [&'a SstFile],
+    /// The same for the statistics, see [`mod@crate::concentrate`].
+    pub parts: &'a [&'a SstFile],
     /// Painful operations in it.
     pub observations: &'a [&'a Observation],
     /// How its keys begin.
@@ -50,7 +52,7 @@ pub fn candidates(input: &CandidateInput<'_>) -> Vec<KeyRange> {
     let widest: Vec<&SstFile> =
         input.files.iter().copied().filter(|file| Some(file.level) == level).collect();
     let cuts: Vec<Key> = hard.iter().cloned().chain(sst_borders(&widest)).collect();
-    let pieces = pieces(split(&KeyRange::everything(), &cuts), input.files, &widest);
+    let pieces = pieces(split(&KeyRange::everything(), &cuts), input.parts, &widest);
     let ranges = merge(&pieces, &hard, input.range_bytes_max, Some(input.density));
     if ranges.len() <= CANDIDATES_MAX {
         return ranges;
@@ -197,6 +199,7 @@ mod tests {
             column_family: None,
             kind: SeekKind::Seek,
             key,
+            end_key: None,
             seek: Counters { tombstones_skipped: 1000, ..Counters::default() },
             scan: Counters::default(),
             seek_latency_ns: 1,
@@ -217,6 +220,7 @@ mod tests {
             let kept = kept.and_then(|(begin, end)| KeyRange::new(begin, end));
             let ranges = candidates(&CandidateInput {
                 files: &files.iter().collect::<Vec<_>>(),
+                parts: &files.iter().collect::<Vec<_>>(),
                 observations: &observations.iter().collect::<Vec<_>>(),
                 prefix_rule: Some(rule),
                 kept: &kept.iter().collect::<Vec<_>>(),
@@ -262,6 +266,7 @@ mod tests {
         let files: Vec<&SstFile> = files.iter().collect();
         let input = CandidateInput {
             files: &files,
+            parts: &files,
             observations: &[],
             prefix_rule: None,
             kept: &[],

@@ -6,6 +6,7 @@
 
 pub mod attention;
 pub mod candidate;
+pub mod concentrate;
 pub mod cost;
 pub mod evidence;
 pub mod frames;

@@ -192,6 +192,7 @@ mod tests {
             column_family: None,
             kind: SeekKind::Seek,
             key: Key::default(),
+            end_key: None,
             seek: counters(seek),
             scan: counters(scan),
             seek_latency_ns: seek.2,

@@ -2,6 +2,7 @@
 
 use crate::attribute::ColumnFamily;
 use crate::candidate::CandidateInput;
+use crate::concentrate::{Walks, concentrate};
 use crate::cost::Levels;
 use crate::evidence::{Evidence, Observation, SstFile};
 use crate::frames::{FileShare, ObservationShare, RangeRow, join};
@@ -106,10 +107,17 @@ pub fn assess(
         scale: Scale::of(&evidence.window, &evidence.sentinel, observations.len()),
     };
     let by_name = by_column_family(evidence, observations);
+    let parts: BTreeMap<&str, Vec<SstFile>> = by_name
+        .iter()
+        .filter_map(|(name, observations)| Some(((*name)?, parts(evidence, (*name)?, observations))))
+        .collect();
     let mut picture = Picture::default();
     for (name, observations) in by_name {
         match name {
-            Some(name) => picture.add(&assessor, target_policy, name, &observations),
+            Some(name) => {
+                let parts = parts.get(name).map_or(&[][..], Vec::as_slice);
+                picture.add(&assessor, target_policy, name, &observations, parts);
+            }
             None => picture.add_unknown(&assessor, &observations),
         }
     }
@@ -148,6 +156,12 @@ fn by_column_family<'a>(
     groups
 }
 
+/// A column family's files for the statistics: deletions where readers walked over them.
+fn parts(evidence: &Evidence, name: &str, observations: &[&Observation]) -> Vec<SstFile> {
+    let files: Vec<&SstFile> = evidence.files.iter().filter(|file| file.column_family == name).collect();
+    concentrate(&files, &Walks::of(observations.iter().copied()))
+}
+
 struct Assessor<'a> {
     evidence: &'a Evidence,
     policy: &'a Policy,
@@ -172,21 +186,24 @@ impl<'a> Picture<'a> {
         target_policy: &TargetPolicy,
         name: &'a str,
         observations: &[&Observation],
+        parts: &'a [SstFile],
     ) {
         let evidence = assessor.evidence;
         let files: Vec<&SstFile> = evidence.files.iter().filter(|file| file.column_family == name).collect();
         let waiting =
             evidence.past_actions.iter().filter(|past| past.column_family == name && past.helped.is_none());
         let kept: Vec<&KeyRange> = waiting.map(|past| &past.range).collect();
+        let parts: Vec<&SstFile> = parts.iter().collect();
         let input = CandidateInput {
             files: &files,
+            parts: &parts,
             observations,
             prefix_rule: target_policy.prefix_rule(name),
             kept: &kept,
             range_bytes_max: assessor.policy.range_bytes_max.bytes(),
             density: assessor.policy.thresholds.density,
         };
-        let family = ColumnFamily::new(&files, &input, self.next_range);
+        let family = ColumnFamily::new(&files, &parts, &input, self.next_range);
         let ranges = u32::try_from(family.ranges.len()).unwrap_or(u32::MAX);
         self.next_range = self.next_range.saturating_add(ranges);
         self.file_shares.extend(family.file_shares());

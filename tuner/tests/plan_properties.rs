@@ -78,12 +78,13 @@ prop_compose! {
             Just(SeekKind::SeekToLast),
         ],
         key in key(),
+        end_key in proptest::option::of(key()),
         seek in counters(),
         scan in counters(),
         seek_latency_ns in prop_oneof![4 => 0u64..1 << 34, 1 => any::<u64>()],
         scan_elapsed_ns in prop_oneof![4 => 0u64..1 << 34, 1 => any::<u64>()],
     ) -> Observation {
-        Observation { column_family, kind, key, seek, scan, seek_latency_ns, scan_elapsed_ns }
+        Observation { column_family, kind, key, end_key, seek, scan, seek_latency_ns, scan_elapsed_ns }
     }
 }
 

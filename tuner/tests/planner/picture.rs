@@ -125,6 +125,7 @@ fn observation(fields: &Fields<'_>, column_family: Option<String>) -> Result<Obs
         column_family,
         kind,
         key,
+        end_key: fields.named("to").map(Key::new),
         seek: seek.counters()?,
         scan: scan.counters()?,
         seek_latency_ns: seek.named("took").map_or(Ok(0), parse_time)?,
