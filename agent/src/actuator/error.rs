@@ -184,7 +184,7 @@ impl ActuatorError {
             Self::Hook { kind, .. } => hook_remedy(*kind).into(),
             Self::UnexpectedAnswer { .. } => "restart the target, so that it gets this agent's hook".into(),
             Self::Request { .. } => {
-                "wait for the next window: the probes have to see an iterator being made".into()
+                "`sexton inspect --pid PID` and GET /api/v1/targets say what is known of the target".into()
             }
             Self::Template { .. } => "correct the command in the policy".into(),
             Self::Spawn { .. } | Self::Command { .. } => {

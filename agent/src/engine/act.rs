@@ -10,6 +10,7 @@ use crate::actuator::{
     ExecActuator, HookActuator, ThrottleRequest,
 };
 use crate::snapshot::ActionView;
+use crate::sst::Order;
 use sexton_tuner::evidence::{PastAction, SstFile};
 use sexton_tuner::plan::Action;
 use sexton_tuner::policy::{ActuatorKind, KeyDisplay, Mode};
@@ -284,6 +285,7 @@ fn run_compaction(
     control: &mut Control,
 ) -> Result<CompactOutcome, ActuatorError> {
     let request = request(watched, compact);
+    refuse_unless_bytewise(watched, &request)?;
     let cancelled = control.cancelled();
     let result = match (watched.entry.actuator, watched.hook.take()) {
         (ActuatorKind::Hook, Some(hook)) => {
@@ -299,6 +301,20 @@ fn run_compaction(
         watched.identities.forget(handles.database);
     }
     result
+}
+
+/// Ranges are bytewise: in another order their ends would be the wrong way round, or somewhere else.
+fn refuse_unless_bytewise(watched: &Watched, request: &CompactRequest) -> Result<(), ActuatorError> {
+    let orders = watched.orders.get(&request.database);
+    let order = orders.and_then(|orders| orders.get(&request.column_family).copied().flatten());
+    if order == Some(Order::Bytewise) {
+        return Ok(());
+    }
+    let reason = format!(
+        "column family {} is not known to be in bytewise order, and only such are compacted by range",
+        request.column_family
+    );
+    Err(ActuatorError::Request { reason })
 }
 
 fn on_a_thread(

@@ -103,7 +103,11 @@ fn files(watched: &mut Watched, database: &DatabaseDirectory) -> Vec<SstFile> {
     let mut files = match files_by_hook(watched, database) {
         Some(files) => files,
         None => match sst::read_database(&database.path_from_agent) {
-            Ok(read) => read.files,
+            Ok(read) => {
+                let orders = read.column_families.into_iter().map(|family| (family.name, family.order));
+                watched.orders.insert(database.path.clone(), orders.collect());
+                read.files
+            }
             Err(error) => {
                 watched.files_gap = Some(Gap {
                     what: format!("the SST files of {} cannot be read", database.path.display()),
@@ -121,6 +125,8 @@ fn files(watched: &mut Watched, database: &DatabaseDirectory) -> Vec<SstFile> {
 }
 
 fn files_by_hook(watched: &mut Watched, database: &DatabaseDirectory) -> Option<Vec<SstFile>> {
+    // The hook does not say how keys are ordered: that is read from the directory, once.
+    watched.orders.get(&database.path)?;
     let pointers = watched.identities.any_pointers(&database.path)?;
     let files = watched.hook.as_mut()?.sst_files(&pointers);
     match files {

@@ -55,7 +55,8 @@ impl Engine {
 
     fn pain_of(&self, watched: &Watched) -> f64 {
         let of_target = self.plan.assessments.iter().filter(|range| range.target == watched.target.name);
-        of_target.map(|range| range.pain_seconds_per_second).sum()
+        // Not `sum`: of nothing that is -0.0, which JSON shows.
+        of_target.fold(0.0, |sum, range| sum + range.pain_seconds_per_second)
     }
 
     fn range_views(&self) -> Vec<RangeView> {

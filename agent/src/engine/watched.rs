@@ -4,7 +4,7 @@ use super::identity::Identities;
 use crate::actuator::HookClient;
 use crate::probe::{SentinelReading, Slot, Thresholds, WindowResult};
 use crate::snapshot::{GapView, TargetState, TargetView};
-use crate::sst::PropertiesCache;
+use crate::sst::{Order, PropertiesCache};
 use crate::target::facts::{Gap, Target};
 use crate::target::layout::check_invariants;
 use sexton_tuner::evidence::{Counters, Evidence, PastAction, SentinelInterval};
@@ -49,6 +49,8 @@ pub struct Watched {
     pub past_actions: HashMap<PathBuf, Vec<PastAction>>,
     /// Numbers of entries and deletions of SST files that were read from the files themselves.
     pub properties: HashMap<PathBuf, PropertiesCache>,
+    /// How column families order their keys, by database and name; `None`: not known to us.
+    pub orders: HashMap<PathBuf, HashMap<String, Option<Order>>>,
     /// The connection to the hook inside, once there is one.
     pub hook: Option<HookClient>,
     /// Why there is no hook, where one is wanted.
@@ -93,6 +95,7 @@ impl Watched {
             evidence: Vec::new(),
             past_actions: HashMap::new(),
             properties: HashMap::new(),
+            orders: HashMap::new(),
             hook: None,
             hook_gap: None,
             files_gap: None,
