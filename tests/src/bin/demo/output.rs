@@ -4,6 +4,7 @@ use crate::phase::PhaseResult;
 use indicatif::{ProgressBar, ProgressStyle};
 use sexton::snapshot::ActionView;
 use sexton_tests::workload::{Filled, Second};
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,7 +17,7 @@ const PLAIN_STEP_PERCENT: u64 = 25;
 /// Where the demo prints.
 pub struct Output {
     lines: u64,
-    action_seen: (u64, String),
+    states_seen: BTreeMap<u64, String>,
 }
 
 /// What came of it all.
@@ -40,7 +41,7 @@ pub struct FillBar {
 impl Output {
     /// Nothing printed so far.
     pub fn new() -> Output {
-        Output { lines: 0, action_seen: (0, String::new()) }
+        Output { lines: 0, states_seen: BTreeMap::new() }
     }
 
     /// What is about to happen.
@@ -114,20 +115,17 @@ impl Output {
         );
     }
 
-    /// What the newest action does, when that has changed since it was last asked for.
+    /// What has become of the actions since this was last asked: "#1 #2 done, 37.1 MiB; #3 running, ...".
     pub fn action_note(&mut self, actions: &[ActionView]) -> String {
-        let Some(action) = actions.last() else { return String::new() };
-        let seen = (action.id, action.state.clone());
-        if seen == self.action_seen {
-            return String::new();
+        let mut changed: BTreeMap<&str, Vec<&ActionView>> = BTreeMap::new();
+        for action in actions {
+            if self.states_seen.get(&action.id) != Some(&action.state) {
+                self.states_seen.insert(action.id, action.state.clone());
+                changed.entry(action.state.as_str()).or_default().push(action);
+            }
         }
-        self.action_seen = seen;
-        let end = action.end.as_deref().unwrap_or("the end");
-        let range = format!("#{} {} [{}, {end})", action.id, action.action, action.begin);
-        match action.state.as_str() {
-            "running" => format!("{range}: running; {}", action.reason),
-            state => format!("{range}: {state}, {}", mebibytes(action.bytes_rewritten)),
-        }
+        let notes: Vec<String> = changed.into_iter().map(|(state, actions)| note(state, &actions)).collect();
+        notes.join("; ")
     }
 
     /// The table, the verdict in words and the JSON object; success only when the promise was kept.
@@ -159,6 +157,27 @@ impl Output {
         );
         if fast && cheap { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
+}
+
+fn note(state: &str, actions: &[&ActionView]) -> String {
+    let ids: Vec<String> = actions.iter().map(|action| format!("#{}", action.id)).collect();
+    let ids = ids.join(" ");
+    match (state, actions) {
+        ("done", _) => {
+            format!("{ids} done, {}", mebibytes(actions.iter().map(|action| action.bytes_rewritten).sum()))
+        }
+        ("running", [action, ..]) => {
+            let end = action.end.as_deref().map_or("the end", last_part);
+            format!("{ids} compacts {} to {end}", last_part(&action.begin))
+        }
+        ("failed" | "cancelled", [action, ..]) => format!("{ids} {state}: {}", action.outcome),
+        _ => format!("{ids} {}", state.replace('_', " ")),
+    }
+}
+
+/// What tells the keys of one bucket apart: the last part, without the byte that ends a range.
+fn last_part(key: &str) -> &str {
+    key.trim_end_matches("\\x00").rsplit('/').find(|part| !part.is_empty()).unwrap_or(key)
 }
 
 fn table(verdict: &Verdict) {

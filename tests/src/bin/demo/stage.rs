@@ -9,7 +9,7 @@ use sexton_tests::agent::{Agent, STOP_LIMIT};
 use sexton_tests::artifact;
 use sexton_tests::workload::{COLUMN_FAMILY, Filled, Line, Second, Start, Workload};
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -24,9 +24,20 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// The running workload and the directory that holds everything.
 pub struct Stage {
+    // Dropped in this order: the other two are in use until the workload has ended.
     workload: Workload,
-    // Dropped last: its files are in use until the workload has ended.
+    _hook_socket: HookSocket,
     directory: TempDir,
+}
+
+/// The socket of the hook in the workload: a process that is ended by a signal leaves it behind.
+struct HookSocket(PathBuf);
+
+impl Drop for HookSocket {
+    fn drop(&mut self) {
+        // It is not there when the process has removed it itself.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 impl Stage {
@@ -43,7 +54,8 @@ impl Stage {
             preload: Some(&artifact::built("libsexton_hook.so")?),
             stderr: log.into(),
         })?;
-        Ok(Stage { workload, directory })
+        let socket = PathBuf::from(format!("/tmp/.sexton-hook-{}.sock", workload.process.pid()));
+        Ok(Stage { workload, _hook_socket: HookSocket(socket), directory })
     }
 
     /// Where the files are.
@@ -151,9 +163,11 @@ pub fn actions(agent: &Agent) -> Result<Vec<ActionView>> {
     Ok(actions)
 }
 
-/// Whether an action has compacted its range.
-pub fn has_ended_well(action: &ActionView) -> bool {
-    action.action == "compact_range" && matches!(action.state.as_str(), "done" | "helped" | "did_not_help")
+/// Whether the agent has worked off its plan: it has compacted a range, has measured that it helped, and
+/// compacts nothing now.
+pub fn is_relieved(actions: &[ActionView]) -> bool {
+    actions.iter().any(|action| action.action == "compact_range" && action.state == "helped")
+        && actions.iter().all(|action| action.state != "running")
 }
 
 /// Seek pain of the workload as the agent sees it, seconds a second.

@@ -83,6 +83,7 @@ fn fill(table: &Table, keys: u64) -> Result<(u64, u64)> {
             report::print(&Line::Filling(Filling { creates, creates_wanted: keys }))?;
         }
     }
+    table.checkpoint()?;
     table.settle().context("waiting for RocksDB's own compactions after the filling")?;
     let levels = table.levels()?;
     report::print(&Line::Filled(Filled {

@@ -109,6 +109,11 @@ impl Table {
         })
     }
 
+    /// Flushes the memtable, as an object store does whenever it takes a checkpoint of its tables.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.database.flush_cf(self.family()?).context("flushing the memtable")
+    }
+
     /// Waits until RocksDB has no compaction of its own left to do.
     pub fn settle(&self) -> Result<()> {
         let mut options = WaitForCompactOptions::default();
