@@ -175,5 +175,6 @@ pub fn pain(agent: &Agent) -> Result<f64> {
     let mut answer = agent.get("/api/v1/targets")?;
     let list = answer.get_mut("targets").map(serde_json::Value::take).context("no targets in the answer")?;
     let targets: Vec<TargetView> = serde_json::from_value(list).context("reading the agent's targets")?;
-    Ok(targets.iter().map(|target| target.pain_seconds_per_second).sum())
+    // Plus zero: the sum of nothing is -0.0.
+    Ok(targets.iter().map(|target| target.pain_seconds_per_second).sum::<f64>() + 0.0)
 }
