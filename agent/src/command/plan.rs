@@ -72,9 +72,8 @@ fn end(end: &Option<String>) -> &str {
 
 /// A plan is only looked at here, whatever the policy says.
 fn forbid_acting(policy: &mut Policy) {
-    let lower = |mode: Mode| if mode == Mode::Act { Mode::Advise } else { mode };
-    policy.mode = lower(policy.mode);
-    for target in &mut policy.targets {
-        target.mode = target.mode.map(lower);
+    let modes = policy.targets.iter_mut().filter_map(|target| target.mode.as_mut());
+    for mode in modes.chain([&mut policy.mode]).filter(|mode| **mode == Mode::Act) {
+        *mode = Mode::Advise;
     }
 }

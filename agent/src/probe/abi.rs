@@ -11,6 +11,7 @@ use sexton_tuner::evidence::Counters;
     unsafe_op_in_unsafe_fn,
     clippy::undocumented_unsafe_blocks,
     clippy::pedantic,
+    clippy::allow_attributes_without_reason,
     reason = "generated from bpf/sexton.h, which documents every field"
 )]
 mod generated {

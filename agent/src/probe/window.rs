@@ -363,8 +363,11 @@ fn attach(
         .map_err(|source| ProbeError::Attach { what, pid, source })
 }
 
-/// All entries of a map as bytes.
-fn entries(map: &impl MapCore, what: &'static str) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ProbeError> {
+/// Key and value of a map's entry, as bytes.
+type Entry = (Vec<u8>, Vec<u8>);
+
+/// All entries of a map.
+fn entries(map: &impl MapCore, what: &'static str) -> Result<Vec<Entry>, ProbeError> {
     let mut entries = Vec::new();
     for key in map.keys() {
         let value = map.lookup(&key, MapFlags::ANY).map_err(|source| ProbeError::Access { what, source })?;
