@@ -311,3 +311,15 @@ proptest! {
         }
     }
 }
+
+/// Editors check policies against the committed schema; `BLESS=1` writes it anew.
+#[test]
+fn the_committed_schema_is_the_one_of_this_code() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../policies/schema.json");
+    let now = format!("{}\n", sexton_tuner::policy::schema().trim_end());
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, &now).unwrap();
+    }
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(committed == now, "{path} is not up to date: BLESS=1 cargo test -p sexton-tuner --test policy");
+}

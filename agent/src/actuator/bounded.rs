@@ -44,6 +44,13 @@ pub struct Run {
     pub output: String,
 }
 
+/// What the service manager gave the agent is not for the policy's commands.
+fn drop_ambient_capabilities() -> io::Result<()> {
+    // SAFETY: this prctl takes integers and changes only the calling process' ambient capabilities.
+    let result = unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Runs `program` with `arguments`, without a shell and without input.
 ///
 /// # Errors
@@ -55,13 +62,16 @@ pub fn run(
     cancelled: &AtomicBool,
 ) -> io::Result<Run> {
     let started = Instant::now();
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()?;
+        .process_group(0);
+    // SAFETY: between fork and exec the closure makes one system call and touches no memory.
+    unsafe { command.pre_exec(drop_ambient_capabilities) };
+    let mut child = command.spawn()?;
     let outputs = [child.stdout.take().map(collect), child.stderr.take().map(collect)];
     let ending = watch(&mut child, started + time_limit, cancelled)?;
     let duration = started.elapsed();
