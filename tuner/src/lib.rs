@@ -29,7 +29,10 @@ mod planner;
 
 pub use evidence::Evidence;
 pub use key::Key;
-pub use plan::{Action, Budget, Plan, PlanInput, PlanTarget, Refusal, Rule, ThrottlesInForce, plan};
+pub use plan::{
+    Action, Budget, CompactRange, Plan, PlanInput, PlanTarget, Refusal, Rule, SetThrottle, ThrottlesInForce,
+    plan,
+};
 pub use policy::{Policy, PolicyError, TargetPolicy};
 pub use range::KeyRange;
 pub use rank::{AssessError, RangeAssessment, assess};

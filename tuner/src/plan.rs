@@ -73,39 +73,47 @@ pub struct Plan {
 #[serde(rename_all = "snake_case", tag = "action")]
 pub enum Action {
     /// Compact a range.
-    CompactRange {
-        /// Target's name.
-        target: String,
-        /// Database directory.
-        database: String,
-        /// Column family.
-        column_family: String,
-        /// Keys.
-        range: KeyRange,
-        /// Bytes it would rewrite.
-        cost_bytes: u64,
-        /// Pain it should relieve.
-        relief_seconds_per_second: f64,
-        /// Deletions in it.
-        deletions: u64,
-        /// Why, in words.
-        reason: String,
-    },
+    CompactRange(CompactRange),
     /// Set a throttle.
-    SetThrottle {
-        /// Target's name.
-        target: String,
-        /// Throttle's name.
-        name: String,
-        /// Its value.
-        value: String,
-        /// Program and arguments that set it.
-        command: Vec<String>,
-        /// How long the command may run.
-        timeout: TimeSpan,
-        /// Why, in words.
-        reason: String,
-    },
+    SetThrottle(SetThrottle),
+}
+
+/// A range to compact.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompactRange {
+    /// Target's name.
+    pub target: String,
+    /// Database directory.
+    pub database: String,
+    /// Column family.
+    pub column_family: String,
+    /// Keys.
+    pub range: KeyRange,
+    /// Bytes it would rewrite.
+    pub cost_bytes: u64,
+    /// Pain it should relieve.
+    pub relief_seconds_per_second: f64,
+    /// Deletions in it.
+    pub deletions: u64,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// A throttle to set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SetThrottle {
+    /// Target's name.
+    pub target: String,
+    /// Throttle's name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// Program and arguments that set it.
+    pub command: Vec<String>,
+    /// How long the command may run.
+    pub timeout: TimeSpan,
+    /// Why, in words.
+    pub reason: String,
 }
 
 /// Why a range is left alone.

@@ -3,7 +3,9 @@
 //! The plan's types and the entry point are in [`crate::plan`].
 
 use crate::evidence::{Evidence, PastAction};
-use crate::plan::{Action, COMPACTIONS_MAX, PlanInput, PlanTarget, REFUSALS_MAX, Refusal, Rule};
+use crate::plan::{
+    Action, COMPACTIONS_MAX, CompactRange, PlanInput, PlanTarget, REFUSALS_MAX, Refusal, Rule, SetThrottle,
+};
 use crate::policy::{Mode, Policy, TimeSpan};
 use crate::queue::{DisplacedBy, QUEUE_CAPACITY, Queue, Wanted};
 use crate::range::KeyRange;
@@ -54,13 +56,15 @@ impl<'a> Planner<'a> {
             let name = (target.name.to_owned(), setting.name.clone());
             self.input.throttles_in_force.get(&name) != Some(&setting.value)
         });
-        let action = |setting: ThrottleSetting| Action::SetThrottle {
-            target: target.name.to_owned(),
-            name: setting.name,
-            value: setting.value,
-            command: setting.command,
-            timeout: setting.timeout,
-            reason: setting.reason,
+        let action = |setting: ThrottleSetting| {
+            Action::SetThrottle(SetThrottle {
+                target: target.name.to_owned(),
+                name: setting.name,
+                value: setting.value,
+                command: setting.command,
+                timeout: setting.timeout,
+                reason: setting.reason,
+            })
         };
         changed.map(action).collect()
     }
@@ -216,7 +220,7 @@ impl<'a> Planner<'a> {
             }
             spent_bytes += wanted.cost_bytes;
             compactions += 1;
-            actions.push(Action::CompactRange {
+            actions.push(Action::CompactRange(CompactRange {
                 target: wanted.target,
                 database: wanted.database,
                 column_family: wanted.column_family,
@@ -225,7 +229,7 @@ impl<'a> Planner<'a> {
                 relief_seconds_per_second: wanted.relief_seconds_per_second,
                 deletions: wanted.deletions,
                 reason: wanted.reason,
-            });
+            }));
         }
         spent_bytes
     }

@@ -9,7 +9,7 @@ use sexton_tuner::evidence::{
 };
 use sexton_tuner::policy::Mode;
 use sexton_tuner::{
-    Action, Budget, Evidence, Key, KeyRange, Plan, PlanInput, PlanTarget, Policy, TargetPolicy,
+    Action, Budget, CompactRange, Evidence, Key, KeyRange, Plan, PlanInput, PlanTarget, Policy, TargetPolicy,
     ThrottlesInForce, plan,
 };
 
@@ -144,10 +144,10 @@ fn check_overlaps(actions: &[Action]) {
     let compactions: Vec<_> = actions
         .iter()
         .filter_map(|action| match action {
-            Action::CompactRange { target, database, column_family, range, .. } => {
+            Action::CompactRange(CompactRange { target, database, column_family, range, .. }) => {
                 Some(((target, database, column_family), range))
             }
-            Action::SetThrottle { .. } => None,
+            Action::SetThrottle(_) => None,
         })
         .collect();
     for (index, (place, range)) in compactions.iter().enumerate() {
@@ -187,8 +187,8 @@ proptest! {
         let policy = Policy::parse(POLICY).unwrap();
         let plan = planned(&policy, &evidence, available_bytes, now_s);
         let costs = plan.actions.iter().map(|action| match action {
-            Action::CompactRange { cost_bytes, .. } => u128::from(*cost_bytes),
-            Action::SetThrottle { .. } => 0,
+            Action::CompactRange(CompactRange { cost_bytes, .. }) => u128::from(*cost_bytes),
+            Action::SetThrottle(_) => 0,
         });
         let cost: u128 = costs.sum();
         prop_assert_eq!(cost, u128::from(plan.cost_bytes));
@@ -223,10 +223,10 @@ proptest! {
                 same && !refusal.reason.is_empty()
             });
             let acted = plan.actions.iter().any(|action| match action {
-                Action::CompactRange { column_family, range: keys, .. } => {
+                Action::CompactRange(CompactRange { column_family, range: keys, .. }) => {
                     Some(column_family) == range.column_family.as_ref() && *keys == range.range
                 }
-                Action::SetThrottle { .. } => false,
+                Action::SetThrottle(_) => false,
             });
             prop_assert!(refused != acted, "{:?} is refused: {}, planned: {}", range, refused, acted);
         }
@@ -243,7 +243,7 @@ proptest! {
         let policy = Policy::parse(POLICY).unwrap();
         let plan = planned(&policy, std::slice::from_ref(&marked), u64::MAX, 1_790_000_000);
         for action in &plan.actions {
-            if let Action::CompactRange { reason, .. } = action {
+            if let Action::CompactRange(CompactRange { reason, .. }) = action {
                 prop_assert!(!reason.contains("QQQQ") && !reason.contains("5151515151"));
             }
         }

@@ -17,8 +17,8 @@ mod picture;
 use picture::{parse_picture, parse_size};
 use sexton_tuner::policy::Policy;
 use sexton_tuner::{
-    Action, Budget, Evidence, Plan, PlanInput, PlanTarget, RangeAssessment, ThrottlesInForce, assess, plan,
-    words,
+    Action, Budget, CompactRange, Evidence, Plan, PlanInput, PlanTarget, RangeAssessment, SetThrottle,
+    ThrottlesInForce, assess, plan, words,
 };
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -180,13 +180,15 @@ fn shown_plan(plan: &Plan, policy: &Policy) -> String {
     let mut text = format!("{} of {}\n", words::bytes(plan.cost_bytes), words::bytes(plan.budget_bytes));
     for action in &plan.actions {
         let _ = match action {
-            Action::CompactRange { database, column_family, range, cost_bytes, reason, .. } => writeln!(
+            Action::CompactRange(CompactRange {
+                database, column_family, range, cost_bytes, reason, ..
+            }) => writeln!(
                 text,
                 "compact {database} {column_family} {} for {}\n  {reason}",
                 words::range(range, policy.keys),
                 words::bytes(*cost_bytes),
             ),
-            Action::SetThrottle { target, name, value, command, reason, .. } => {
+            Action::SetThrottle(SetThrottle { target, name, value, command, reason, .. }) => {
                 writeln!(text, "set {target} {name} to {value}: {}\n  {reason}", command.join(" "))
             }
         };

@@ -316,7 +316,7 @@ proptest! {
 #[test]
 fn the_committed_schema_is_the_one_of_this_code() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../policies/schema.json");
-    let now = format!("{}\n", sexton_tuner::policy::schema().trim_end());
+    let now = format!("{}\n", schema().trim_end());
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(path, &now).unwrap();
     }

@@ -12,9 +12,8 @@ use crate::actuator::{
 use crate::snapshot::ActionView;
 use crate::sst::Order;
 use sexton_tuner::evidence::{PastAction, SstFile};
-use sexton_tuner::plan::Action;
+use sexton_tuner::plan::{Action, CompactRange, SetThrottle};
 use sexton_tuner::policy::{ActuatorKind, KeyDisplay, Mode};
-use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
 use sexton_tuner::verify::verdict;
 use std::collections::HashSet;
@@ -27,55 +26,6 @@ use tracing::{info, warn};
 /// for them is hurting already.
 const COMPACTION_TIME_LIMIT: Duration = Duration::from_secs(600);
 
-/// A range to compact, out of a plan.
-struct Compaction {
-    target: String,
-    database: String,
-    column_family: String,
-    range: KeyRange,
-    cost_bytes: u64,
-    relief_seconds_per_second: f64,
-    reason: String,
-}
-
-impl Compaction {
-    /// The compaction that an action is; `None` for another kind of action.
-    fn of(action: &Action) -> Option<Compaction> {
-        let Action::CompactRange {
-            target,
-            database,
-            column_family,
-            range,
-            cost_bytes,
-            relief_seconds_per_second,
-            reason,
-            ..
-        } = action
-        else {
-            return None;
-        };
-        Some(Compaction {
-            target: target.clone(),
-            database: database.clone(),
-            column_family: column_family.clone(),
-            range: range.clone(),
-            cost_bytes: *cost_bytes,
-            relief_seconds_per_second: *relief_seconds_per_second,
-            reason: reason.clone(),
-        })
-    }
-}
-
-/// A throttle to set, out of a plan.
-struct Throttle {
-    target: String,
-    name: String,
-    value: String,
-    command: Vec<String>,
-    time_limit: Duration,
-    reason: String,
-}
-
 impl Engine {
     /// Carries out the plan for the targets whose mode is act.
     pub(super) fn act(&mut self, control: &mut Control) {
@@ -85,18 +35,11 @@ impl Engine {
                 return;
             }
             match action {
-                compaction @ Action::CompactRange { .. } => {
-                    if let Some(compact) = Compaction::of(&compaction)
-                        && self.may_act(&compact.target)
-                    {
-                        self.compact(&compact, control);
-                    }
+                Action::CompactRange(compact) if self.may_act(&compact.target) => {
+                    self.compact(&compact, control);
                 }
-                Action::SetThrottle { target, name, value, command, timeout, reason }
-                    if self.may_act(&target) =>
-                {
-                    let time_limit = timeout.duration();
-                    self.throttle(&Throttle { target, name, value, command, time_limit, reason });
+                Action::SetThrottle(throttle) if self.may_act(&throttle.target) => {
+                    self.throttle(&throttle);
                 }
                 _ => {}
             }
@@ -109,7 +52,7 @@ impl Engine {
     }
 
     /// Compacts one range; the snapshot shows it as running meanwhile.
-    fn compact(&mut self, compact: &Compaction, control: &mut Control) {
+    fn compact(&mut self, compact: &CompactRange, control: &mut Control) {
         let keys = self.options.policy.keys;
         let range = shown_range(&compact.range, keys);
         info!(target = compact.target, column_family = compact.column_family, range, "compacting");
@@ -163,7 +106,7 @@ impl Engine {
     }
 
     /// The assessment that the plan's action came from; an empty one where it is gone.
-    fn assessed(&self, compact: &Compaction) -> RangeAssessment {
+    fn assessed(&self, compact: &CompactRange) -> RangeAssessment {
         let found = self.plan.assessments.iter().find(|assessed| {
             assessed.target == compact.target
                 && assessed.database == compact.database
@@ -191,7 +134,7 @@ impl Engine {
         })
     }
 
-    fn throttle(&mut self, throttle: &Throttle) {
+    fn throttle(&mut self, throttle: &SetThrottle) {
         let Some(watched) = self.roster.watched.iter().find(|watched| watched.target.name == throttle.target)
         else {
             return;
@@ -201,11 +144,11 @@ impl Engine {
             name: throttle.name.clone(),
             value: throttle.value.clone(),
             command: throttle.command.clone(),
-            time_limit: throttle.time_limit,
+            time_limit: throttle.timeout.duration(),
         };
         let started = Instant::now();
         let started_at = jiff::Timestamp::now().to_string();
-        let result = ExecActuator::new(None, throttle.time_limit, false).set_throttle(&request);
+        let result = ExecActuator::new(None, throttle.timeout.duration(), false).set_throttle(&request);
         let (state, outcome) = match &result {
             Ok(outcome) => ("done", outcome.output.clone()),
             Err(error) => ("failed", error.to_string()),
@@ -264,8 +207,7 @@ impl Engine {
     }
 
     /// What an operator would run to the same end.
-    pub(super) fn commands_for(&self, action: &Action) -> Vec<String> {
-        let Some(compact) = Compaction::of(action) else { return Vec::new() };
+    pub(super) fn commands_for(&self, compact: &CompactRange) -> Vec<String> {
         let watched = self.roster.watched.iter().find(|watched| watched.target.name == compact.target);
         watched.map_or_else(Vec::new, |watched| {
             let show_keys = self.options.policy.keys == KeyDisplay::Shown;
@@ -273,7 +215,7 @@ impl Engine {
                 (ActuatorKind::Exec, Ok(exec)) => AdviseActuator::instead_of_exec(exec),
                 _ => AdviseActuator::instead_of_hook(self.options.policy_path.clone()),
             };
-            advise.commands_for(&request(watched, &compact))
+            advise.commands_for(&request(watched, compact))
         })
     }
 }
@@ -281,7 +223,7 @@ impl Engine {
 /// Runs the compaction on a thread of its own, so that commands are heard while it runs.
 fn run_compaction(
     watched: &mut Watched,
-    compact: &Compaction,
+    compact: &CompactRange,
     control: &mut Control,
 ) -> Result<CompactOutcome, ActuatorError> {
     let request = request(watched, compact);
@@ -343,7 +285,7 @@ fn exec_actuator(watched: &Watched, show_keys: bool) -> Result<ExecActuator, Act
     Ok(ExecActuator::new(Some(template), exec.timeout.duration(), show_keys))
 }
 
-fn request(watched: &Watched, compact: &Compaction) -> CompactRequest {
+fn request(watched: &Watched, compact: &CompactRange) -> CompactRequest {
     let database = PathBuf::from(&compact.database);
     CompactRequest {
         process: watched.target.process,
@@ -367,7 +309,7 @@ struct Effect {
 impl Effect {
     /// From the files before and after; from the actuator's own count where these could not be read.
     fn of(
-        compact: &Compaction,
+        compact: &CompactRange,
         before: Option<&SstRead>,
         after: Option<&SstRead>,
         outcome: Option<&CompactOutcome>,
@@ -408,7 +350,7 @@ fn in_words(result: &Result<CompactOutcome, ActuatorError>, effect: &Effect) -> 
     }
 }
 
-fn past_action(compact: &Compaction) -> PastAction {
+fn past_action(compact: &CompactRange) -> PastAction {
     PastAction {
         column_family: compact.column_family.clone(),
         range: compact.range.clone(),
@@ -418,7 +360,7 @@ fn past_action(compact: &Compaction) -> PastAction {
     }
 }
 
-fn owed(id: u64, compact: &Compaction, before: RangeAssessment) -> Owed {
+fn owed(id: u64, compact: &CompactRange, before: RangeAssessment) -> Owed {
     Owed {
         id,
         target: compact.target.clone(),

@@ -84,32 +84,24 @@ impl Engine {
     fn step_view(&self, action: &Action) -> PlanStepView {
         let keys = self.options.policy.keys;
         match action {
-            Action::CompactRange {
-                target,
-                column_family,
-                range,
-                cost_bytes,
-                relief_seconds_per_second,
-                reason,
-                ..
-            } => PlanStepView {
+            Action::CompactRange(compact) => PlanStepView {
                 action: "compact_range".into(),
-                target: target.clone(),
-                subject: column_family.clone(),
-                begin: shown(&range.begin, keys),
-                end: range.end.as_ref().map(|end| shown(end, keys)),
-                cost_bytes: *cost_bytes,
-                relief_seconds_per_second: *relief_seconds_per_second,
-                reason: reason.clone(),
-                commands: self.commands_for(action),
+                target: compact.target.clone(),
+                subject: compact.column_family.clone(),
+                begin: shown(&compact.range.begin, keys),
+                end: compact.range.end.as_ref().map(|end| shown(end, keys)),
+                cost_bytes: compact.cost_bytes,
+                relief_seconds_per_second: compact.relief_seconds_per_second,
+                reason: compact.reason.clone(),
+                commands: self.commands_for(compact),
             },
-            Action::SetThrottle { target, name, value, command, reason, .. } => PlanStepView {
+            Action::SetThrottle(throttle) => PlanStepView {
                 action: "set_throttle".into(),
-                target: target.clone(),
-                subject: name.clone(),
-                begin: value.clone(),
-                reason: reason.clone(),
-                commands: vec![command.join(" ")],
+                target: throttle.target.clone(),
+                subject: throttle.name.clone(),
+                begin: throttle.value.clone(),
+                reason: throttle.reason.clone(),
+                commands: vec![throttle.command.join(" ")],
                 ..PlanStepView::default()
             },
         }
