@@ -211,7 +211,7 @@ pub struct ActionView {
     pub begin: String,
     /// First key no longer inside.
     pub end: Option<String>,
-    /// `running`, `done`, `failed`, `helped`, `did_not_help`, `cancelled`.
+    /// `running`, `done`, `skipped`, `failed`, `cancelled`; `helped` or `did_not_help` once verified.
     pub state: String,
     /// Why it was done.
     pub reason: String,

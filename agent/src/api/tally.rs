@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 /// States that are counted: how an action ended, and what its verification found.
-pub const STATES: [&str; 5] = ["done", "failed", "cancelled", "helped", "did_not_help"];
+pub const STATES: [&str; 6] = ["done", "skipped", "failed", "cancelled", "helped", "did_not_help"];
 
 /// Targets that are counted apart; further ones go together under [`OTHER_TARGETS`]. Names hold a pid, so
 /// they grow in number as targets are restarted.

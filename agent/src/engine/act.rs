@@ -53,23 +53,8 @@ impl Engine {
 
     /// Compacts one range; the snapshot shows it as running meanwhile.
     fn compact(&mut self, compact: &CompactRange, control: &mut Control) {
-        let keys = self.options.policy.keys;
-        let range = shown_range(&compact.range, keys);
-        info!(target = compact.target, column_family = compact.column_family, range, "compacting");
         let before = self.assessed(compact);
-        let pain_before = before.pain_seconds_per_second;
-        let id = self.history.begin(ActionView {
-            started_at: jiff::Timestamp::now().to_string(),
-            action: "compact_range".into(),
-            target: compact.target.clone(),
-            subject: compact.column_family.clone(),
-            begin: shown(&compact.range.begin, keys),
-            end: compact.range.end.as_ref().map(|end| shown(end, keys)),
-            state: "running".into(),
-            reason: compact.reason.clone(),
-            pain_before,
-            ..ActionView::default()
-        });
+        let id = self.begin(compact, &before);
         control.begin_action();
         control.publish(self.snapshot());
         let Some(watched) =
@@ -77,20 +62,25 @@ impl Engine {
         else {
             return;
         };
-        let started = Instant::now();
         let files_before = read_files(watched, Path::new(&compact.database));
+        if nothing_left(compact, &before, files_before.as_ref()) {
+            self.history.update(id, |action| {
+                action.ended_at = Some(jiff::Timestamp::now().to_string());
+                action.state = "skipped".into();
+                action.outcome = "an earlier compaction has dropped its deletions already".into();
+            });
+            return;
+        }
+        let started = Instant::now();
         let result = run_compaction(watched, compact, control);
         let files_after = read_files(watched, Path::new(&compact.database));
         watched.note_action(result.is_ok());
         let effect = Effect::of(compact, files_before.as_ref(), files_after.as_ref(), result.as_ref().ok());
-        let done = matches!(&result, Ok(outcome) if outcome.end == CompactEnd::Done);
-        if done {
+        if matches!(&result, Ok(outcome) if outcome.end == CompactEnd::Done) {
             watched.remember(PathBuf::from(&compact.database), past_action(compact));
-            self.bucket.spend(effect.bytes_rewritten.max(compact.cost_bytes));
             self.history.owe(owed(id, compact, before));
-        } else if let Ok(outcome) = &result {
-            info!(target = compact.target, ?outcome, "cancelled");
         }
+        self.bucket.spend(effect.bytes_rewritten);
         self.history.update(id, |action| {
             action.ended_at = Some(jiff::Timestamp::now().to_string());
             action.duration_seconds = started.elapsed().as_secs_f64();
@@ -99,10 +89,34 @@ impl Engine {
             action.deletions_after = effect.deletions_after;
             (action.state, action.outcome) = in_words(&result, &effect);
         });
-        if let Err(error) = &result {
-            warn!(target = compact.target, %error, help = error.remedy(), "the range was not compacted");
+        match &result {
+            Ok(outcome) => {
+                info!(target = compact.target, end = ?outcome.end, effect.bytes_rewritten, "compacted")
+            }
+            Err(error) => {
+                warn!(target = compact.target, %error, help = error.remedy(), "the range was not compacted");
+            }
         }
         control.publish(self.snapshot());
+    }
+
+    /// Notes that an action begins.
+    fn begin(&mut self, compact: &CompactRange, before: &RangeAssessment) -> u64 {
+        let keys = self.options.policy.keys;
+        let range = shown_range(&compact.range, keys);
+        info!(target = compact.target, column_family = compact.column_family, range, "compacting");
+        self.history.begin(ActionView {
+            started_at: jiff::Timestamp::now().to_string(),
+            action: "compact_range".into(),
+            target: compact.target.clone(),
+            subject: compact.column_family.clone(),
+            begin: shown(&compact.range.begin, keys),
+            end: compact.range.end.as_ref().map(|end| shown(end, keys)),
+            state: "running".into(),
+            reason: compact.reason.clone(),
+            pain_before: before.pain_seconds_per_second,
+            ..ActionView::default()
+        })
     }
 
     /// The assessment that the plan's action came from; an empty one where it is gone.
@@ -299,6 +313,20 @@ fn request(watched: &Watched, compact: &CompactRange) -> CompactRequest {
     }
 }
 
+/// Whether the range's files hold no deletion any more, and memtables held none: a plan's actions can share
+/// files, and forcing the bottommost level rewrites them even for nothing.
+fn nothing_left(compact: &CompactRange, before: &RangeAssessment, files: Option<&SstRead>) -> bool {
+    let Some(files) = files else { return false };
+    let deletions = files.iter().filter(|file| is_inside(compact, file)).map(|file| file.deletions);
+    before.memtable_tombstones_per_seek < 1.0 && deletions.sum::<u64>() == 0
+}
+
+/// Whether an SST file holds keys that are to be compacted.
+fn is_inside(compact: &CompactRange, file: &SstFile) -> bool {
+    file.column_family == compact.column_family
+        && compact.range.overlaps_closed(&file.smallest, &file.largest)
+}
+
 /// What a compaction changed in the live SST files.
 struct Effect {
     bytes_rewritten: u64,
@@ -321,10 +349,7 @@ impl Effect {
                 deletions_after: outcome.map_or(0, |outcome| outcome.deletions_after),
             };
         };
-        let inside = |file: &&SstFile| {
-            file.column_family == compact.column_family
-                && compact.range.overlaps_closed(&file.smallest, &file.largest)
-        };
+        let inside = |file: &&SstFile| is_inside(compact, file);
         let left: HashSet<u64> = after.iter().map(|file| file.number).collect();
         let deletions = |files: &SstRead| files.iter().filter(inside).map(|file| file.deletions).sum();
         let replaced = before.iter().filter(inside).filter(|file| !left.contains(&file.number));

@@ -133,7 +133,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "sexton_actions_total",
         &["target", "state"],
-        "Actions that ended (done, failed, cancelled), and how the done ones were verified (helped, did_not_help).",
+        "Actions that ended (done, skipped, failed, cancelled), and how the done ones were verified (helped, did_not_help).",
     ),
     counter("sexton_bytes_rewritten_total", TARGET, "Bytes of the SST files that ended actions replaced."),
 ];
