@@ -104,13 +104,13 @@ mod tests {
     fn each_state_of_each_action_counts_once() {
         let mut tally = Tally::default();
         assert_eq!(observe(&mut tally, vec![action(1, "running", 10)]), TargetTally::default());
-        let done = TargetTally { actions: [1, 0, 0, 0, 0], bytes_rewritten: 30 };
+        let done = TargetTally { actions: [1, 0, 0, 0, 0, 0], bytes_rewritten: 30 };
         assert_eq!(observe(&mut tally, vec![action(1, "done", 30)]), done);
         assert_eq!(observe(&mut tally, vec![action(1, "done", 30)]), done);
-        let helped = TargetTally { actions: [1, 0, 0, 1, 0], bytes_rewritten: 30 };
+        let helped = TargetTally { actions: [1, 0, 0, 0, 1, 0], bytes_rewritten: 30 };
         assert_eq!(observe(&mut tally, vec![action(1, "helped", 30)]), helped);
         let more = vec![action(3, "failed", 5), action(2, "did_not_help", 7), action(1, "helped", 30)];
-        let expected = TargetTally { actions: [2, 1, 0, 1, 1], bytes_rewritten: 42 };
+        let expected = TargetTally { actions: [2, 0, 1, 0, 1, 1], bytes_rewritten: 42 };
         assert_eq!(observe(&mut tally, more), expected);
         assert_eq!(observe(&mut tally, vec![]), expected, "a counter never falls");
         assert!(tally.counted.is_empty(), "what is no longer shown is forgotten");
