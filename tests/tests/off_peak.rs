@@ -93,9 +93,17 @@ fn changes(from: u64, to: u64, first: (f64, bool, &str), second: (f64, bool, &st
             Ok((budget(agent)? == (rate, open) && throttle(&value_file) == value).then_some(()))
         })?;
     }
-    let actions = agent.get("/api/v1/actions")?;
-    let throttled = agent::list(&actions, "actions")?.iter().filter(|a| text(a, "/action") == "set_throttle");
-    ensure!(throttled.count() == 2, "the throttle was not set exactly twice: {actions}");
+    // Each change was made once, and is reported once.
+    let (first, second) = (first.2, second.2);
+    agent.wait_for(CHANGE_LIMIT, "both changes among the actions", |agent| {
+        let actions = agent.get("/api/v1/actions")?;
+        let throttled =
+            agent::list(&actions, "actions")?.iter().filter(|a| text(a, "/action") == "set_throttle");
+        let mut values: Vec<&str> = throttled.map(|action| text(action, "/begin")).collect();
+        values.reverse();
+        ensure!(values.len() <= 2, "the throttle was set more than twice: {actions}");
+        Ok((values == [first, second]).then_some(()))
+    })?;
     agent.stop()
 }
 
