@@ -1,5 +1,6 @@
 //! `sexton observe`: one window on one process, and what it saw.
 
+use crate::engine::identity::Identities;
 use crate::failure::Failure;
 use crate::probe::{Sentinel, Thresholds, WindowResult, Windows};
 use crate::target::facts::Target;
@@ -61,9 +62,10 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
     let mut window = windows.open(&target, SLOT, thresholds, &opening)?;
     eprintln!("observing {}", target.name);
     wait(arguments, &target, &mut windows)?;
+    let settling = sentinel.read(arguments.pid)?;
     window.disarm();
     let closing = sentinel.read(arguments.pid)?;
-    let result = windows.collect(window, &closing)?;
+    let result = windows.collect(window, &settling, &closing)?;
     let report = json!({
         "target": target.name,
         "threads": closing.threads,
@@ -81,7 +83,7 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
         "read_failures": result.read_failures,
         "map_full": result.map_full,
         "duration_ns": result.window.duration_ns,
-        "observations": observations(&result, arguments.show_keys),
+        "observations": observations(&target, &result, arguments.show_keys),
     });
     if arguments.json {
         println!("{report}")
@@ -103,11 +105,13 @@ fn wait(arguments: &ObserveArguments, target: &Target, windows: &mut Windows) ->
     Ok(())
 }
 
-fn observations(result: &WindowResult, show_keys: bool) -> Vec<Value> {
+fn observations(target: &Target, result: &WindowResult, show_keys: bool) -> Vec<Value> {
+    let mut identities = Identities::default();
     let shown = result.operations.iter().take(OBSERVATIONS_SHOWN_MAX);
     shown
         .map(|operation| {
             let seen = &operation.observation;
+            let (database, column_family) = identities.resolve(target, operation);
             json!({
                 "kind": seen.kind,
                 "key": if show_keys { seen.key.escaped() } else { seen.key.redacted() },
@@ -116,7 +120,8 @@ fn observations(result: &WindowResult, show_keys: bool) -> Vec<Value> {
                 "scan": seen.scan,
                 "seek_latency_ns": seen.seek_latency_ns,
                 "scan_elapsed_ns": seen.scan_elapsed_ns,
-                "column_family_known": operation.column_family_data != 0,
+                "database": database,
+                "column_family": column_family,
             })
         })
         .collect()

@@ -8,7 +8,7 @@ mod act;
 mod control;
 mod evidence;
 mod history;
-mod identity;
+pub(crate) mod identity;
 mod publish;
 mod roster;
 mod watched;
@@ -160,9 +160,11 @@ impl Engine {
         else {
             return;
         };
-        window.disarm();
-        let closing = self.sentinel.read(pid);
-        let result = closing.and_then(|closing| Ok((self.windows.collect(window, &closing)?, closing)));
+        let result = self.sentinel.read(pid).and_then(|settling| {
+            window.disarm();
+            let closing = self.sentinel.read(pid)?;
+            Ok((self.windows.collect(window, &settling, &closing)?, closing))
+        });
         match result {
             Ok((result, closing)) => {
                 debug!(

@@ -1,8 +1,10 @@
 //! Windows: probes armed for a short time, and who is charged for what was counted meanwhile.
 //!
-//! The order of opening and closing is what makes the sums exact: the sentinel reads before the probes are
-//! armed and after they are gone, so that everything the probes saw lies between its two readings. What an
-//! operation had not yet been charged for when the probes went is settled from the second reading.
+//! The order of opening and closing is what makes the sums exact. The sentinel reads before the probes are
+//! armed and after they are gone, so that everything the probes saw lies between these two readings. It
+//! reads once more just before they go: what a thread counted since its last event up to then belongs
+//! to the operation that is still open, and to no later one. What comes between that reading and the
+//! last one stays unattributed.
 
 use super::abi::{
     Record, SEXTON_KEY_BYTES_MAX, SEXTON_SEEK, SEXTON_SEEK_FOR_PREV, SEXTON_SEEK_TO_FIRST,
@@ -162,14 +164,15 @@ impl Windows {
         self.ring.consume().map_err(|source| ProbeError::Access { what: "the ring of operations", source })
     }
 
-    /// Takes the accounts that the closed window left behind, settled by the sentinel's reading from after
-    /// the probes were taken away ([`OpenWindow::disarm`]).
+    /// Takes the accounts that the window left behind. `settling` is the sentinel's reading from just
+    /// before the probes were taken away ([`OpenWindow::disarm`]), `closing` that from after it.
     ///
     /// # Errors
     /// [`ProbeError::Access`].
     pub fn collect(
         &mut self,
         mut window: OpenWindow,
+        settling: &SentinelReading,
         closing: &SentinelReading,
     ) -> Result<WindowResult, ProbeError> {
         let duration_ns = window.disarm();
@@ -177,7 +180,7 @@ impl Windows {
         self.poll()?;
         let totals = self.totals(window.slot)?.combine(window.totals_before, u64::wrapping_sub);
         let mut open = self.open_operations(window.pid)?;
-        let settled = self.settle(window.pid, &mut open, closing)?;
+        let settled = self.settle(window.pid, &mut open, settling)?;
         let mut records = self.records.borrow_mut().take_of(window.pid);
         let ended_painful = totals.operations_painful;
         let mut still_open_painful = 0;
@@ -207,16 +210,17 @@ impl Windows {
         })
     }
 
-    /// Charges what was counted after each thread's last event, up to the closing reading.
+    /// Charges what was counted after each thread's last event, up to the settling reading. A thread that
+    /// has had an event since that reading has its boundary behind it: nothing is left to charge.
     fn settle(
         &self,
         pid: u32,
         open: &mut HashMap<u64, sexton_operation>,
-        closing: &SentinelReading,
+        settling: &SentinelReading,
     ) -> Result<Counters, ProbeError> {
         let mut settled = Counters::default();
         for (thread_id, thread) in self.threads(pid)? {
-            let Some(now) = closing.by_thread.get(&(thread_id, thread.start_boot_ns)) else { continue };
+            let Some(now) = settling.by_thread.get(&(thread_id, thread.start_boot_ns)) else { continue };
             let delta = now.minus(thread.boundary.into());
             let in_seek = thread.active != 0;
             let charged = if in_seek { thread.active } else { thread.owner };

@@ -144,10 +144,10 @@ targets:
     column_families:
       - name: {COLUMN_FAMILY}
         prefix: {{ delimiter: "/", count: 3 }}
-thresholds: {{ tombstones_per_operation: 1000, block_reads_per_operation: 64, pain: 5ms/s, density: 0.1 }}
+thresholds: {{ tombstones_per_operation: 1000, block_reads_per_operation: 64, pain: 50ms/s, density: 0.1 }}
 loop: {{ interval: 3s, window: 1s, survey: 60s }}
 io_budget: {{ rate: 64MiB/s, burst: 1GiB }}
-cooldown: 2s
+cooldown: 10s
 range_bytes_max: 64MiB
 keys: shown
 "#
