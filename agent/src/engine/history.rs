@@ -59,6 +59,11 @@ impl History {
         self.owed.push(owed);
     }
 
+    /// Whether a measurement is owed for a target: reason enough for a window.
+    pub fn owes(&self, target: &str) -> bool {
+        self.owed.iter().any(|owed| owed.target == target)
+    }
+
     /// Hands out the measurements owed for a target that has just had a window. Those that cannot be made
     /// yet come back through [`History::postpone`].
     pub fn due(&mut self, target: &str) -> Vec<Owed> {

@@ -141,7 +141,11 @@ impl Engine {
         let policy = &self.options.policy;
         let mut open = Vec::new();
         for watched in &mut self.roster.watched {
-            let due = always || wants_window(&watched.interval, watched.since_window_ns(), policy);
+            // A plan is made of what this cycle's window sees, never of an earlier one's.
+            watched.forget_observations();
+            let due = always
+                || self.history.owes(&watched.target.name)
+                || wants_window(&watched.interval, watched.since_window_ns(), policy);
             if !due || watched.is_blind() {
                 continue;
             }

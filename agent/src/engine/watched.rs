@@ -152,6 +152,13 @@ impl Watched {
         self.sums.records_lost += window.records_lost;
     }
 
+    /// Forgets the pain that the last window saw; what is known of the files stays.
+    pub fn forget_observations(&mut self) {
+        for evidence in &mut self.evidence {
+            evidence.observations.clear();
+        }
+    }
+
     /// Time since the last window, `None` if there was none.
     pub fn since_window_ns(&self) -> Option<u64> {
         self.last_window.map(|opened| u64::try_from(opened.elapsed().as_nanos()).unwrap_or(u64::MAX))
