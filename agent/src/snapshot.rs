@@ -80,6 +80,9 @@ pub struct TargetView {
     pub threads: u32,
     /// Threads that ended since the agent first saw the target.
     pub threads_ended: u64,
+    /// Those of them whose last counters could not be read: what they counted after the last reading is
+    /// missing in the totals.
+    pub threads_ended_unread: u64,
     /// Lowest perf level any of its threads has; counters move from 2 on.
     pub perf_level: Option<u8>,
     /// Seek pain of all its ranges, seconds of reader time lost per second.

@@ -106,6 +106,7 @@ impl Scrape {
         whole("sexton_acting", u64::from(target.mode == "act"));
         whole("sexton_target_threads", u64::from(target.threads));
         whole("sexton_target_threads_ended_total", target.threads_ended);
+        whole("sexton_target_threads_ended_unread_total", target.threads_ended_unread);
         if let Some(level) = target.perf_level {
             whole("sexton_target_perf_level", u64::from(level));
         }

@@ -196,7 +196,14 @@ impl Watched {
             reason,
             remedy: "report the RocksDB build: its PerfContext is laid out differently".into(),
         });
-        let run_time = [level, invariants, self.hook_gap.clone(), self.files_gap.clone()];
+        let unread = (self.last.threads_ended_unread > 0).then(|| Gap {
+            what: format!("{} threads ended unread", self.last.threads_ended_unread),
+            reason: "what they counted after the sentinel's last reading is missing in the totals".into(),
+            remedy:
+                "Linux 6.16 or newer reads a thread a last time when it ends; otherwise shorten loop.interval"
+                    .into(),
+        });
+        let run_time = [level, invariants, unread, self.hook_gap.clone(), self.files_gap.clone()];
         let gaps = self.target.gaps.iter().cloned().chain(run_time.into_iter().flatten());
         gaps.map(|gap| GapView { what: gap.what, reason: gap.reason, remedy: gap.remedy }).collect()
     }
@@ -232,6 +239,7 @@ impl Watched {
             records_lost: self.sums.records_lost,
             threads: self.last.threads_with_counters,
             threads_ended: self.last.threads_ended,
+            threads_ended_unread: self.last.threads_ended_unread,
             perf_level: self.last.perf_level,
             pain_seconds_per_second,
             hook: self.hook.is_some(),

@@ -63,10 +63,11 @@ pub const METRICS: &[Metric] = &[
         "Whether the policy lets Sexton act on the process: 1 in mode act, else 0.",
     ),
     gauge("sexton_target_threads", TARGET, "Threads of the process with a perf_context at the last reading."),
+    counter("sexton_target_threads_ended_total", TARGET, "Threads that ended."),
     counter(
-        "sexton_target_threads_ended_total",
+        "sexton_target_threads_ended_unread_total",
         TARGET,
-        "Threads that ended, taking what they counted since the last reading along.",
+        "Threads that ended unread, taking what they counted since the last reading along.",
     ),
     gauge(
         "sexton_target_perf_level",
