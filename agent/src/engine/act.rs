@@ -53,7 +53,7 @@ impl Engine {
 
     /// Compacts one range; the snapshot shows it as running meanwhile.
     fn compact(&mut self, compact: &CompactRange, control: &mut Control) {
-        let before = self.assessed(compact);
+        let Some(before) = self.assessed(compact) else { return };
         let id = self.begin(compact, &before);
         control.begin_action();
         control.publish(self.snapshot());
@@ -78,7 +78,7 @@ impl Engine {
         let effect = Effect::of(compact, files_before.as_ref(), files_after.as_ref(), result.as_ref().ok());
         if matches!(&result, Ok(outcome) if outcome.end == CompactEnd::Done) {
             watched.remember(PathBuf::from(&compact.database), past_action(compact));
-            self.history.owe(owed(id, compact, before));
+            self.history.owe(Owed { id, before, windows_waited: 0 });
         }
         self.bucket.spend(effect.bytes_rewritten);
         self.history.update(id, |action| {
@@ -119,33 +119,15 @@ impl Engine {
         })
     }
 
-    /// The assessment that the plan's action came from; an empty one where it is gone.
-    fn assessed(&self, compact: &CompactRange) -> RangeAssessment {
+    /// The assessment that the plan's action came from.
+    fn assessed(&self, compact: &CompactRange) -> Option<RangeAssessment> {
         let found = self.plan.assessments.iter().find(|assessed| {
             assessed.target == compact.target
                 && assessed.database == compact.database
                 && assessed.column_family.as_ref() == Some(&compact.column_family)
                 && assessed.range == compact.range
         });
-        found.cloned().unwrap_or_else(|| RangeAssessment {
-            target: compact.target.clone(),
-            database: compact.database.clone(),
-            column_family: Some(compact.column_family.clone()),
-            range: compact.range.clone(),
-            operations_per_second: 0.0,
-            tombstones_per_seek: 0.0,
-            memtable_tombstones_per_seek: 0.0,
-            misses_per_seek: 0.0,
-            size_bytes: 0,
-            entries: 0,
-            deletions: 0,
-            density: 0.0,
-            pain_seconds_per_second: compact.relief_seconds_per_second,
-            relief_seconds_per_second: compact.relief_seconds_per_second,
-            cost_bytes: compact.cost_bytes,
-            relief_per_byte: 0.0,
-            reason: compact.reason.clone(),
-        })
+        found.cloned()
     }
 
     fn throttle(&mut self, throttle: &SetThrottle) {
@@ -191,14 +173,23 @@ impl Engine {
     pub(super) fn verify(&mut self) {
         let fresh: Vec<String> = self.fresh.drain(..).collect();
         for target in fresh {
-            for owed in self.history.due(&target) {
-                self.verify_one(owed);
+            let due = self.history.due(&target);
+            if due.is_empty() {
+                continue;
+            }
+            let ranges = self.plan.assessments.iter().filter(|range| range.target == target);
+            let after: Vec<RangeAssessment> = ranges.cloned().collect();
+            for owed in due {
+                self.verify_one(owed, &after);
             }
         }
     }
 
-    fn verify_one(&mut self, owed: Owed) {
-        let Some(watched) = self.roster.watched.iter_mut().find(|watched| watched.target.name == owed.target)
+    /// `after` are all ranges of its target in the new window.
+    fn verify_one(&mut self, owed: Owed, after: &[RangeAssessment]) {
+        let before = &owed.before;
+        let Some(watched) =
+            self.roster.watched.iter_mut().find(|watched| watched.target.name == before.target)
         else {
             return;
         };
@@ -206,13 +197,11 @@ impl Engine {
         if !had_operations && self.history.postpone(owed.clone()) {
             return;
         }
-        let of_target: Vec<RangeAssessment> =
-            self.plan.assessments.iter().filter(|range| range.target == owed.target).cloned().collect();
-        let verdict = verdict(&owed.before, &of_target, owed.relief_promised);
-        if let Some(past) = watched.past_actions.get_mut(&owed.database) {
-            settle_past_action(past, &owed, verdict.helped);
+        let verdict = verdict(before, after, before.relief_seconds_per_second);
+        if let Some(past) = watched.past_actions.get_mut(Path::new(&before.database)) {
+            settle_past_action(past, before, verdict.helped);
         }
-        info!(target = owed.target, helped = verdict.helped, reason = verdict.reason, "verified");
+        info!(target = before.target, helped = verdict.helped, reason = verdict.reason, "verified");
         self.history.update(owed.id, |action| {
             action.pain_after = Some(verdict.pain_after_seconds_per_second);
             action.state = if verdict.helped { "helped" } else { "did_not_help" }.into();
@@ -243,9 +232,8 @@ fn run_compaction(
     let request = request(watched, compact);
     refuse_unless_bytewise(watched, &request)?;
     let cancelled = control.cancelled();
-    let result = match (watched.entry.actuator, watched.hook.take()) {
+    let result = match (watched.entry.actuator, watched.hook.as_mut()) {
         (ActuatorKind::Hook, Some(hook)) => {
-            let hook = watched.hook.insert(hook);
             on_a_thread(&mut HookActuator::new(hook, COMPACTION_TIME_LIMIT), &request, &cancelled, control)
         }
         (ActuatorKind::Exec, _) => {
@@ -385,31 +373,16 @@ fn past_action(compact: &CompactRange) -> PastAction {
     }
 }
 
-fn owed(id: u64, compact: &CompactRange, before: RangeAssessment) -> Owed {
-    Owed {
-        id,
-        target: compact.target.clone(),
-        database: PathBuf::from(&compact.database),
-        column_family: compact.column_family.clone(),
-        range: compact.range.clone(),
-        before,
-        relief_promised: compact.relief_seconds_per_second,
-        windows_waited: 0,
-    }
-}
-
 /// Notes the verdict on the newest action on exactly this range; failures count on from the one before.
-fn settle_past_action(past: &mut [PastAction], owed: &Owed, helped: bool) {
+fn settle_past_action(past: &mut [PastAction], acted_on: &RangeAssessment, helped: bool) {
+    let same = |action: &PastAction| acted_on.column_family.as_ref() == Some(&action.column_family);
     let earlier_failures = past
         .iter()
         .rev()
-        .filter(|action| action.column_family == owed.column_family && action.range.overlaps(&owed.range))
+        .filter(|action| same(action) && action.range.overlaps(&acted_on.range))
         .find(|action| action.helped.is_some())
         .map_or(0, |action| action.failures_in_a_row);
-    let newest = past
-        .iter_mut()
-        .rev()
-        .find(|action| action.column_family == owed.column_family && action.range == owed.range);
+    let newest = past.iter_mut().rev().find(|action| same(action) && action.range == acted_on.range);
     if let Some(action) = newest {
         action.helped = Some(helped);
         action.failures_in_a_row = if helped { 0 } else { earlier_failures.saturating_add(1) };

@@ -13,7 +13,7 @@ use tracing::debug;
 
 /// Replaces a target's evidence by what this window saw.
 pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<&Path>) {
-    let observations = by_database(watched, result.operations);
+    let mut observations = by_database(watched, result.operations);
     connect_hook(watched, hook_library);
     watched.files_gap = None;
     watched.evidence = watched
@@ -26,8 +26,8 @@ pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<
             database: database.path.display().to_string(),
             window: result.window,
             sentinel: watched.interval,
-            observations: observations.get(&database.path).cloned().unwrap_or_default(),
-            files: files(watched, &database),
+            observations: observations.remove(&database.path).unwrap_or_default(),
+            files: files(watched, &database).unwrap_or_default(),
             past_actions: watched.past_actions.get(&database.path).cloned().unwrap_or_default(),
         })
         .collect();
@@ -94,12 +94,12 @@ pub type SstRead = Vec<SstFile>;
 /// The live SST files of the database in `directory`; `None` where they cannot be read.
 pub fn read_files(watched: &mut Watched, directory: &Path) -> Option<SstRead> {
     let database = watched.target.databases.iter().find(|database| database.path == directory)?.clone();
-    let files = files(watched, &database);
-    (!files.is_empty()).then_some(files)
+    files(watched, &database)
 }
 
 /// The live SST files of a database: from the process itself where a hook answers, else from the directory.
-fn files(watched: &mut Watched, database: &DatabaseDirectory) -> Vec<SstFile> {
+/// `None` where they cannot be read, which is not the same as none.
+fn files(watched: &mut Watched, database: &DatabaseDirectory) -> Option<SstRead> {
     let mut files = match files_by_hook(watched, database) {
         Some(files) => files,
         None => match sst::read_database(&database.path_from_agent) {
@@ -114,17 +114,17 @@ fn files(watched: &mut Watched, database: &DatabaseDirectory) -> Vec<SstFile> {
                     reason: error.to_string(),
                     remedy: "ranges are ranked by what the probes see alone until they can".into(),
                 });
-                return Vec::new();
+                return None;
             }
         },
     };
     let cache = watched.properties.entry(database.path.clone()).or_default();
     let completion = sst::complete(&mut files, &database.path_from_agent, cache);
     debug!(target = watched.target.name, files = files.len(), ?completion, "SST files");
-    files
+    Some(files)
 }
 
-fn files_by_hook(watched: &mut Watched, database: &DatabaseDirectory) -> Option<Vec<SstFile>> {
+fn files_by_hook(watched: &mut Watched, database: &DatabaseDirectory) -> Option<SstRead> {
     // The hook does not say how keys are ordered: that is read from the directory, once.
     watched.orders.get(&database.path)?;
     let pointers = watched.identities.any_pointers(&database.path)?;

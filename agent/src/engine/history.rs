@@ -1,10 +1,8 @@
 //! What was done and what came of it: the list the API shows, and the checks that are still owed.
 
 use crate::snapshot::{ACTIONS_KEPT_MAX, ActionView};
-use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
 use std::collections::VecDeque;
-use std::path::PathBuf;
 
 /// Windows that an action is waited for to be verified: without readers there is nothing to measure.
 const VERIFY_WINDOWS_MAX: u32 = 12;
@@ -14,18 +12,8 @@ const VERIFY_WINDOWS_MAX: u32 = 12;
 pub struct Owed {
     /// The action.
     pub id: u64,
-    /// Target's name.
-    pub target: String,
-    /// Database directory.
-    pub database: PathBuf,
-    /// Column family.
-    pub column_family: String,
-    /// Keys that were compacted.
-    pub range: KeyRange,
-    /// What the range was like before.
+    /// Which range it was, what it was like before, and the relief that was promised.
     pub before: RangeAssessment,
-    /// Relief that was promised, seconds per second.
-    pub relief_promised: f64,
     /// Windows that have passed without anything to measure.
     pub windows_waited: u32,
 }
@@ -61,13 +49,14 @@ impl History {
 
     /// Whether a measurement is owed for a target: reason enough for a window.
     pub fn owes(&self, target: &str) -> bool {
-        self.owed.iter().any(|owed| owed.target == target)
+        self.owed.iter().any(|owed| owed.before.target == target)
     }
 
     /// Hands out the measurements owed for a target that has just had a window. Those that cannot be made
     /// yet come back through [`History::postpone`].
     pub fn due(&mut self, target: &str) -> Vec<Owed> {
-        let (due, rest) = std::mem::take(&mut self.owed).into_iter().partition(|owed| owed.target == target);
+        let (due, rest) =
+            std::mem::take(&mut self.owed).into_iter().partition(|owed| owed.before.target == target);
         self.owed = rest;
         due
     }
@@ -83,7 +72,7 @@ impl History {
 
     /// Forgets what is owed for a target that has gone.
     pub fn forget(&mut self, target: &str) {
-        self.owed.retain(|owed| owed.target != target);
+        self.owed.retain(|owed| owed.before.target != target);
     }
 
     /// All actions remembered, newest first.
@@ -94,6 +83,7 @@ impl History {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     #[test]
@@ -105,5 +95,28 @@ mod tests {
         let actions = history.actions();
         assert_eq!(actions.len(), ACTIONS_KEPT_MAX);
         assert_eq!(actions.first().map(|action| action.id), Some(ACTIONS_KEPT_MAX as u64 + 10));
+    }
+
+    #[test]
+    fn a_measurement_is_not_owed_for_ever() {
+        let before = serde_json::from_value(serde_json::json!({
+            "target": "java-1", "database": "/db", "column_family": "default",
+            "range": { "begin": "", "end": null }, "operations_per_second": 1.0, "tombstones_per_seek": 1.0,
+            "memtable_tombstones_per_seek": 0.0, "misses_per_seek": 0.0, "size_bytes": 1, "entries": 1,
+            "deletions": 1, "density": 1.0, "pain_seconds_per_second": 1.0,
+            "relief_seconds_per_second": 1.0, "cost_bytes": 1, "relief_per_byte": 1.0, "reason": ""
+        }))
+        .unwrap();
+        let mut history = History::default();
+        history.owe(Owed { id: 1, before, windows_waited: 0 });
+        let mut windows = 0;
+        while let Some(owed) = history.due("java-1").pop() {
+            windows += 1;
+            if !history.postpone(owed) {
+                break;
+            }
+        }
+        assert_eq!(windows, VERIFY_WINDOWS_MAX + 1);
+        assert!(!history.owes("java-1"));
     }
 }
