@@ -126,6 +126,7 @@ impl Roster {
             Ok(()) => info!(target = name, "watching"),
             Err(error) => {
                 warn!(target = name, %error, help = error.remedy(), "cannot watch");
+                sentinel.forget(process.pid);
                 self.refused.insert(process);
             }
         }
