@@ -10,4 +10,5 @@ pub mod db_bench;
 pub mod http;
 pub mod jvm;
 pub mod process;
+pub mod static_host;
 pub mod workload;

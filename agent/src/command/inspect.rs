@@ -11,7 +11,7 @@ pub struct InspectArguments {
     /// Process to look into.
     #[arg(long)]
     pid: u32,
-    /// Print one JSON object instead of text.
+    /// Print a JSON array, one object a copy of RocksDB in the process, instead of text.
     #[arg(long)]
     json: bool,
 }
@@ -21,13 +21,13 @@ pub struct InspectArguments {
 /// # Errors
 /// When there is no such process, or no RocksDB in it that can be read.
 pub fn run(arguments: &InspectArguments) -> Result<(), Failure> {
-    let target = Inspector::new().inspect(arguments.pid)?;
+    let targets = Inspector::new().inspect_all(arguments.pid)?;
     if arguments.json {
-        let json = serde_json::to_string_pretty(&target)
+        let json = serde_json::to_string_pretty(&targets)
             .map_err(|error| Failure::new(error, "this is not expected: report it"))?;
         println!("{json}");
     } else {
-        print_text(&target);
+        targets.iter().for_each(print_text);
     }
     Ok(())
 }
@@ -41,8 +41,14 @@ fn print_text(target: &Target) {
         "  RocksDB     {}.{} from {}",
         module.version.major, module.version.minor, module.version.source
     );
-    println!("  counters    row {} of the layouts", module.layout.versions);
-    println!("  TLS         {:?}", module.tls);
+    println!("  functions   found by {:?}", module.found_by);
+    println!("  counts      {:?}", module.counts);
+    if let (Some(layout), Some(source)) = (&module.layout, module.layout_source) {
+        println!("  counters    as in RocksDB {}, from {source:?}", layout.versions);
+    }
+    if let Some(tls) = module.tls {
+        println!("  TLS         {tls:?}");
+    }
     for database in &target.databases {
         println!("  database    {}", database.path.display());
     }
@@ -54,6 +60,7 @@ fn print_text(target: &Target) {
         ("SeekToLast", &sites.seek_to_last),
         ("iterator end", &sites.iterator_destructor),
         ("NewIterator", &sites.new_iterator),
+        ("block read", &sites.read_block_contents),
     ] {
         println!("  probe       {name:<13} {}", describe(site.as_ref()));
     }

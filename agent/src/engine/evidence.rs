@@ -57,9 +57,11 @@ fn by_database(watched: &mut Watched, operations: Vec<Operation>) -> BTreeMap<Pa
 }
 
 /// A hook changes the target, if only by its thread: it is called in only where the policy says act. One
-/// that is there already, preloaded or linked by the target's own people, is used in any mode.
+/// that is there already, preloaded or linked by the target's own people, is used in any mode. The hook serves
+/// one copy of RocksDB in a process.
 fn connect_hook(watched: &mut Watched, hook_library: Option<&Path>) {
-    if watched.hook.is_some() || watched.entry.actuator != ActuatorKind::Hook {
+    let is_served = watched.entry.actuator == ActuatorKind::Hook && watched.target.is_primary;
+    if watched.hook.is_some() || !is_served {
         return;
     }
     let may_attach = watched.mode == Mode::Act;

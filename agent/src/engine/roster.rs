@@ -3,7 +3,7 @@
 use super::watched::Watched;
 use crate::probe::{ProbeError, Sentinel, Slot, TARGETS_MAX};
 use crate::target::error::InspectError;
-use crate::target::facts::{ProcessId, Target};
+use crate::target::facts::{Target, TargetId};
 use crate::target::inspect::Inspector;
 use crate::target::process::is_alive;
 use sexton_tuner::policy::Policy;
@@ -40,8 +40,8 @@ pub struct Roster {
     pub watched: Vec<Watched>,
     /// Targets that have gone.
     pub lost: Vec<Lost>,
-    /// Processes that cannot be watched: not tried again, said once.
-    refused: HashSet<ProcessId>,
+    /// Targets that cannot be watched: not tried again, said once.
+    refused: HashSet<TargetId>,
     /// Errors that were told of.
     told: HashSet<String>,
     swept: Option<Instant>,
@@ -79,13 +79,13 @@ impl Roster {
             return;
         }
         self.swept = Some(Instant::now());
-        self.refused.retain(is_alive);
+        self.refused.retain(|id| is_alive(&id.process));
         for target in self.find() {
-            let known = self.watched.iter_mut().find(|watched| watched.target.process == target.process);
+            let known = self.watched.iter_mut().find(|watched| watched.target.id == target.id);
             if let Some(watched) = known {
                 // Databases are opened and closed while a process lives.
                 watched.target = target;
-            } else if !self.refused.contains(&target.process) {
+            } else if !self.refused.contains(&target.id) {
                 self.admit(target, policy, sentinel);
             }
         }
@@ -100,7 +100,9 @@ impl Roster {
         let mut found = Vec::new();
         for result in results {
             match result {
-                Ok(target) => found.push(target),
+                // The kernel's tables know one target a process.
+                Ok(target) if target.is_primary => found.push(target),
+                Ok(_) => {}
                 Err(error) => self.say_once(&error),
             }
         }
@@ -121,13 +123,13 @@ impl Roster {
         };
         let entry = entry.clone();
         let name = target.name.clone();
-        let process = target.process;
+        let id = target.id;
         match self.begin(target, entry, policy, sentinel) {
             Ok(()) => info!(target = name, "watching"),
             Err(error) => {
                 warn!(target = name, %error, help = error.remedy(), "cannot watch");
-                sentinel.forget(process.pid);
-                self.refused.insert(process);
+                sentinel.forget(id.process.pid);
+                self.refused.insert(id);
             }
         }
     }

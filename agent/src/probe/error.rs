@@ -48,6 +48,12 @@ pub enum ProbeError {
         /// Row of the table.
         versions: String,
     },
+    /// Threads have no counters that can be read.
+    #[error("process {pid} has no counters that can be read")]
+    NoCounters {
+        /// Process.
+        pid: u32,
+    },
     /// The process is not being watched.
     #[error("process {pid} is not being watched")]
     NotWatched {
@@ -76,7 +82,7 @@ impl ProbeError {
                 "check that the process still runs and that the agent has CAP_PERFMON, and CAP_SYS_PTRACE \
                  for processes of other users"
             }
-            ProbeError::NoSites { .. } | ProbeError::Layout { .. } => {
+            ProbeError::NoSites { .. } | ProbeError::Layout { .. } | ProbeError::NoCounters { .. } => {
                 "`sexton inspect --pid PID` says what was found in the target and what is missing"
             }
             ProbeError::TooManyTargets { .. } => "name the targets that matter in a policy (`targets:`)",

@@ -15,24 +15,29 @@ pub struct Thresholds {
 /// The recipe of a target.
 ///
 /// # Errors
-/// [`ProbeError::Layout`] where the counters are not neighbours the way the programs read them.
+/// [`ProbeError::NoCounters`] where threads have none, [`ProbeError::Layout`] where they are not neighbours
+/// the way the programs read them.
 pub fn recipe(target: &Target, slot: Slot, thresholds: Thresholds) -> Result<abi::sexton_recipe, ProbeError> {
     let module = &target.module;
-    let layout = &module.layout;
+    let (Some(layout), Some(tls), Some(perf_context_offset)) =
+        (&module.layout, module.tls, module.perf_context_offset)
+    else {
+        return Err(ProbeError::NoCounters { pid: target.process.pid });
+    };
     let neighbours = layout.block_read_count == layout.block_cache_hit_count + 8
         && layout.block_read_byte == layout.block_read_count + 8
         && layout.internal_delete_skipped_count == layout.internal_key_skipped_count + 8;
     if !neighbours {
         return Err(ProbeError::Layout { pid: target.process.pid, versions: layout.versions.clone() });
     }
-    let (module_id, static_offset) = match module.tls {
+    let (module_id, static_offset) = match tls {
         TlsRecipe::Static { offset } => (0, offset),
         TlsRecipe::DynamicThreadVector { module_id } => (module_id, 0),
     };
     Ok(abi::sexton_recipe {
         module_id,
         static_offset,
-        perf_context_offset: module.perf_context_offset,
+        perf_context_offset,
         perf_level_offset: module.perf_level_offset.unwrap_or(abi::SEXTON_OFFSET_ABSENT as u64),
         tombstones_painful: thresholds.tombstones_per_operation,
         block_reads_painful: thresholds.block_reads_per_operation,

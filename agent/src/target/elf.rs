@@ -4,10 +4,13 @@
 //! The file is untrusted (its owner may rewrite it at any time), so it is read, never mapped: a mapping of
 //! a file that shrinks kills the reader. What the symbols are for is the business of `module` and `tls`.
 
+use super::scan;
 use object::elf::{self, FileHeader64, ProgramHeader64, Rela64, SectionHeader64, Sym64};
 use object::read::elf::{FileHeader as _, NoteIterator};
 use object::{LittleEndian, ReadRef, pod};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
 
 /// Largest file that is looked into: browsers and databases with debug information reach 3 GB.
 pub const FILE_BYTES_MAX: u64 = 8 << 30;
@@ -18,6 +21,9 @@ pub const PART_BYTES_MAX: u64 = 512 << 20;
 /// Most sections and segments of a linked file: real ones have some dozens, some hundred with
 /// sections kept apart.
 pub const HEADERS_MAX: usize = 65_536;
+
+/// Bytes of code that are read at once: most functions lie in one or two such pages.
+const CODE_PAGE_BYTES: u64 = 4096;
 
 /// Most bytes of a symbol's name that are compared.
 const NAME_BYTES_MAX: usize = 4096;
@@ -61,6 +67,16 @@ pub enum ElfError {
         /// The system's message.
         message: String,
     },
+}
+
+impl ElfError {
+    /// An error of reading a part of the file.
+    pub(super) fn from_io(error: io::Error) -> ElfError {
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return malformed("part", "is not inside the file, which was cut");
+        }
+        ElfError::Io { message: error.to_string() }
+    }
 }
 
 fn malformed(part: &str, reason: impl ToString) -> ElfError {
@@ -119,6 +135,8 @@ pub struct Symbol {
     pub size: u64,
     /// Whether it is `STT_TLS`.
     pub thread_local: bool,
+    /// Whether it is in `.dynsym`.
+    pub dynamic: bool,
 }
 
 /// What a thread-local relocation fills in.
@@ -209,6 +227,82 @@ impl ElfHeaders {
         })
     }
 
+    /// Address in the file's own address space of an offset in the file.
+    pub fn address_of(&self, file_offset: u64) -> Option<u64> {
+        self.load.iter().find_map(|segment| {
+            let into =
+                file_offset.checked_sub(segment.file_offset).filter(|&into| into < segment.file_size)?;
+            segment.address.checked_add(into)
+        })
+    }
+
+    /// Whether an address is in a segment that is mapped for execution.
+    pub fn is_code(&self, address: u64) -> bool {
+        self.load.iter().any(|segment| {
+            segment.executable
+                && address.checked_sub(segment.address).is_some_and(|into| into < segment.file_size)
+        })
+    }
+
+    /// Where read-only data is in the file, `(offset, size)`: the sections, or, in a file without section
+    /// headers, all that is loaded.
+    pub fn read_only_data(&self) -> Vec<(u64, u64)> {
+        let sections = self.sections.iter().filter(|section| section.name.starts_with(".rodata"));
+        let found: Vec<_> = sections.map(|section| (section.file_offset, section.size)).collect();
+        if found.is_empty() {
+            self.load.iter().map(|s| (s.file_offset, s.file_size)).collect()
+        } else {
+            found
+        }
+    }
+
+    /// Where pointers can be: `(file offset, address, size)`. In a file that is loaded where it says,
+    /// constant pointers may share a segment with the code.
+    pub fn data_segments(&self) -> Vec<(u64, u64, u64)> {
+        let data = self.load.iter().filter(|segment| self.fixed_address || !segment.executable);
+        data.map(|segment| (segment.file_offset, segment.address, segment.file_size)).collect()
+    }
+
+    /// The code at an address: at least `length_min` bytes where there are so many. Pages of the file are
+    /// read, so that the instructions of a function share one read.
+    pub fn code_at<'data, R: ReadRef<'data>>(
+        &self,
+        data: R,
+        address: u64,
+        length_min: u64,
+    ) -> Option<&'data [u8]> {
+        let segment = self.load.iter().find(|segment| {
+            segment.executable
+                && address.checked_sub(segment.address).is_some_and(|into| into < segment.file_size)
+        })?;
+        let into = address - segment.address;
+        let page = into & !(CODE_PAGE_BYTES - 1);
+        let length = (CODE_PAGE_BYTES + length_min).min(segment.file_size - page);
+        let bytes = data.read_bytes_at(segment.file_offset.checked_add(page)?, length).ok()?;
+        bytes.get(usize::try_from(into - page).ok()?..)
+    }
+
+    /// The relocations that fill in pointers to the file's own data and code.
+    ///
+    /// # Errors
+    /// As [`ElfHeaders::symbols`].
+    pub fn word_relocations<'data, R: ReadRef<'data>>(&self, data: R) -> Result<WordRelocations, ElfError> {
+        let mut relocations = WordRelocations::default();
+        for section in self.sections.iter().filter(|section| section.kind == elf::SHT_RELA.0) {
+            let table = self.linked(section).filter(|table| table.kind == elf::SHT_DYNSYM.0);
+            let symbols = match table {
+                Some(table) => self.symbol_table(data, table)?.0.iter().map(defined_value).collect(),
+                None => Vec::new(),
+            };
+            relocations.tables.push(RelocationTable {
+                file_offset: section.file_offset,
+                size: section.size,
+                symbols,
+            });
+        }
+        Ok(relocations)
+    }
+
     /// The bytes at an address, at most `length_max`, fewer at the end of a segment.
     pub fn bytes_at<'data, R: ReadRef<'data>>(
         &self,
@@ -251,7 +345,7 @@ impl ElfHeaders {
                 for symbol in symbols.iter().filter(|s| s.st_shndx.get(ENDIAN) != elf::SHN_UNDEF) {
                     let Some(name) = name_in(strings, symbol.st_name.get(ENDIAN)) else { continue };
                     let Some(name) = wanted.iter().find(|wanted| wanted.as_bytes() == name) else { continue };
-                    found.entry(*name).or_insert_with(|| read_symbol(symbol));
+                    found.entry(*name).or_insert_with(|| read_symbol(symbol, kind == elf::SHT_DYNSYM));
                 }
             }
         }
@@ -323,6 +417,68 @@ impl ElfHeaders {
     }
 }
 
+/// Relocations that fill in pointers, read from the file as they are needed: there may be millions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WordRelocations {
+    tables: Vec<RelocationTable>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct RelocationTable {
+    file_offset: u64,
+    size: u64,
+    /// Addresses of the symbols that it refers to; `None` for those of other files.
+    symbols: Vec<Option<u64>>,
+}
+
+impl WordRelocations {
+    /// Gives each filled word, as its address and the address that is filled in, until `visit` says no.
+    ///
+    /// # Errors
+    /// [`ElfError`] when a table is not inside the file.
+    pub fn each(&self, file: &File, mut visit: impl FnMut(u64, u64) -> bool) -> Result<(), ElfError> {
+        let mut goes_on = true;
+        for table in &self.tables {
+            scan::chunks(file, table.file_offset, table.size, 0, |_, chunk| {
+                let count = chunk.len() / size_of::<Rela64<LittleEndian>>();
+                let Ok((entries, _)) = pod::slice_from_bytes::<Rela64<LittleEndian>>(chunk, count) else {
+                    return false;
+                };
+                for entry in entries {
+                    if let Some(value) = table.value(entry) {
+                        goes_on &= visit(entry.r_offset.get(ENDIAN), value);
+                    }
+                    if !goes_on {
+                        return false;
+                    }
+                }
+                true
+            })
+            .map_err(ElfError::from_io)?;
+        }
+        Ok(())
+    }
+}
+
+impl RelocationTable {
+    fn value(&self, entry: &Rela64<LittleEndian>) -> Option<u64> {
+        let addend = entry.r_addend.get(ENDIAN);
+        match entry.r_type(ENDIAN, false) {
+            elf::R_X86_64_RELATIVE => Some(addend.cast_unsigned()),
+            elf::R_X86_64_64 => {
+                let symbol = self.symbols.get(usize::try_from(entry.r_sym(ENDIAN, false)).ok()?)?;
+                symbol.map(|value| value.wrapping_add_signed(addend))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Address of a symbol that the file defines itself.
+fn defined_value(symbol: &Sym64<LittleEndian>) -> Option<u64> {
+    (symbol.st_shndx.get(ENDIAN) != elf::SHN_UNDEF).then(|| symbol.st_value.get(ENDIAN))
+}
+
 fn read_file_header<'data, R: ReadRef<'data>>(
     data: R,
 ) -> Result<&'data FileHeader64<LittleEndian>, ElfError> {
@@ -373,11 +529,12 @@ fn read_section(section: &SectionHeader64<LittleEndian>, name: &[u8]) -> Section
     }
 }
 
-fn read_symbol(symbol: &Sym64<LittleEndian>) -> Symbol {
+fn read_symbol(symbol: &Sym64<LittleEndian>, dynamic: bool) -> Symbol {
     Symbol {
         value: symbol.st_value.get(ENDIAN),
         size: symbol.st_size.get(ENDIAN),
         thread_local: symbol.st_type() == elf::STT_TLS,
+        dynamic,
     }
 }
 

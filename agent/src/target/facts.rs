@@ -15,12 +15,38 @@ pub struct ProcessId {
     pub start_time_ticks: u64,
 }
 
-/// A running process with a RocksDB inside.
-#[derive(Clone, Debug, Serialize)]
-pub struct Target {
+/// Identity of a mapped file, as the kernel prints it in `/proc/PID/maps`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct FileIdentity {
+    /// Major number of the device.
+    pub device_major: u32,
+    /// Minor number of the device.
+    pub device_minor: u32,
+    /// Inode number, never 0.
+    pub inode: u64,
+}
+
+/// Names a target for as long as it lives: a process may hold RocksDB more than once, and may become
+/// another program by `exec` without changing its pid or start time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct TargetId {
     /// Which process.
     pub process: ProcessId,
-    /// Short name for people, metrics and the API: the executable's file name and the pid, `java-4711`.
+    /// Which of its modules.
+    pub module: FileIdentity,
+}
+
+/// A RocksDB inside a running process. A process with several copies of RocksDB is several targets.
+#[derive(Clone, Debug, Serialize)]
+pub struct Target {
+    /// Which process and which of its modules.
+    pub id: TargetId,
+    /// Which process; the one in `id`.
+    pub process: ProcessId,
+    /// Whether it is the copy of its process that was seen first. Only that one is acted on.
+    pub is_primary: bool,
+    /// Short name for people, metrics and the API: the executable's file name and the pid, `java-4711`; for
+    /// further copies in the process followed by the module's file name, `java-4711-librocksdb.so.7.8`.
     pub name: String,
     /// `/proc/PID/exe`, as the target sees it.
     pub executable: PathBuf,
@@ -34,7 +60,8 @@ pub struct Target {
     pub is_jvm: bool,
     /// The module that holds RocksDB.
     pub module: RocksDbModule,
-    /// Directories of the databases that are open, as far as they show.
+    /// Directories of the databases that the process has open, as far as they show. Which of several copies
+    /// opened one does not show.
     pub databases: Vec<DatabaseDirectory>,
     /// What could not be found out, and what to do about it.
     pub gaps: Vec<Gap>,
@@ -58,12 +85,16 @@ pub struct RocksDbModule {
     pub deleted: bool,
     /// A path that opens the very file that is mapped: `/proc/PID/map_files/START-END`.
     pub path_from_agent: PathBuf,
+    /// Which file it is.
+    pub file: FileIdentity,
     /// GNU build id in hexadecimal, where the file has one.
     pub build_id: Option<String>,
     /// What to add to an address in the file (`st_value`) to get the address in the process.
     pub load_bias: u64,
     /// RocksDB's version and where it was read.
     pub version: Version,
+    /// How `DBIter`'s functions were found; each site says it for itself, too.
+    pub found_by: FoundBy,
     /// Where to place probes.
     pub sites: ProbeSites,
     /// Offset of the `DBIter*` inside `ArenaWrappedDBIter`, from its methods' code; `None` where the code did not
@@ -72,14 +103,62 @@ pub struct RocksDbModule {
     /// Offset of the `{pointer, length}` of the current key inside `DBIter`, from the code of its `key()`;
     /// `None` where the code did not show it: then it is not known where a scan ended.
     pub current_key_offset: Option<u32>,
-    /// How to find the module's thread-local block of a thread.
-    pub tls: TlsRecipe,
-    /// `rocksdb::perf_level`'s offset in the module's thread-local block; `None` without that symbol.
+    /// Offset of `DBIter::num_internal_keys_skipped_` inside `DBIter`, a `uint64_t` that counts what the
+    /// iterator's last call stepped over, from its methods' code; `None` where the code did not show it.
+    pub keys_skipped_offset: Option<u32>,
+    /// What can be counted in this module.
+    pub counts: CountSource,
+    /// How to find the module's thread-local block of a thread; `None` where nothing wanted is thread-local.
+    pub tls: Option<TlsRecipe>,
+    /// `rocksdb::perf_level`'s offset in the module's thread-local block; `None` where it was not found.
     pub perf_level_offset: Option<u64>,
-    /// `rocksdb::perf_context`'s offset in the module's thread-local block.
-    pub perf_context_offset: u64,
-    /// Where the counters stand inside `perf_context`.
-    pub layout: PerfContextLayout,
+    /// `rocksdb::perf_context`'s offset in the module's thread-local block; there with
+    /// [`CountSource::PerfContext`].
+    pub perf_context_offset: Option<u64>,
+    /// Where the counters stand inside `perf_context`; there with [`CountSource::PerfContext`].
+    pub layout: Option<PerfContextLayout>,
+    /// Where the layout was read.
+    pub layout_source: Option<LayoutSource>,
+}
+
+/// How a function was found in a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FoundBy {
+    /// `.symtab` of the mapped file.
+    SymbolTable,
+    /// `.dynsym` of the mapped file.
+    DynamicSymbols,
+    /// The symbols packed into its `.gnu_debugdata`.
+    MiniDebugInfo,
+    /// A separate file with debug information, found by build id.
+    DebugFile,
+    /// No symbol: the vtable of its class, found by the class's name.
+    Rtti,
+}
+
+/// Where the layout of `PerfContext` was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LayoutSource {
+    /// The table of released versions, by version or by the size of `perf_context`.
+    Table,
+    /// The library itself, asked in a process of its own.
+    Library,
+    /// The code that counts.
+    Code,
+}
+
+/// What can be counted in a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CountSource {
+    /// Each thread's `perf_context`, exactly, while its perf level is at least `kEnableCount`.
+    PerfContext,
+    /// Only `DBIter::num_internal_keys_skipped_`: an estimate, keys and tombstones together.
+    IteratorEstimate,
+    /// Nothing that can be read.
+    Nothing,
 }
 
 /// RocksDB's version.
@@ -118,6 +197,8 @@ pub struct ProbeSite {
     pub bytes_into_function: u8,
     /// Price class.
     pub kind: SiteKind,
+    /// How the function was found.
+    pub found_by: FoundBy,
 }
 
 /// The sites of one module; `None` where the function was not found (then there is a [`Gap`] too).
@@ -135,6 +216,9 @@ pub struct ProbeSites {
     pub iterator_destructor: Option<ProbeSite>,
     /// `rocksdb::DBImpl::NewIterator(ReadOptions const&, ColumnFamilyHandle*)`.
     pub new_iterator: Option<ProbeSite>,
+    /// `rocksdb::BlockFetcher::ReadBlockContents()`; it returns a `Status` by value, so that `this` is its second
+    /// argument.
+    pub read_block_contents: Option<ProbeSite>,
 }
 
 /// How a thread's copy of the module's thread-local block is reached from its thread pointer.

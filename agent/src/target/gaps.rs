@@ -4,12 +4,12 @@
 
 use super::database::OpenDatabases;
 use super::elf::Symbol;
+use super::error::InspectError;
 use super::facts::{Gap, PerfContextLayout, ProbeSites, SiteKind};
 use super::layout::LayoutError;
 use super::maps::Maps;
 use super::module::{PERF_LEVEL, readable_name};
 use std::io;
-use std::path::{Path, PathBuf};
 
 /// The layout cannot be checked.
 pub(super) fn unchecked_layout() -> Gap {
@@ -68,14 +68,22 @@ pub(super) fn databases(databases: &OpenDatabases) -> Option<Gap> {
     })
 }
 
-/// A process with RocksDB inside more than once.
-pub(super) fn other_modules(watched: &Path, others: &[PathBuf]) -> Option<Gap> {
-    let names: Vec<String> = others.iter().map(|path| path.display().to_string()).collect();
-    (!names.is_empty()).then(|| Gap {
-        what: format!("RocksDB in {} is not watched", names.join(", ")),
-        reason: format!("the process has more than one; {} is watched", watched.display()),
-        remedy: "Nothing to do when the other ones are idle.".into(),
-    })
+/// Another copy of RocksDB in the process cannot be read.
+pub(super) fn unreadable_copy(error: &InspectError) -> Gap {
+    Gap {
+        what: "another copy of RocksDB in the process is not watched".into(),
+        reason: error.to_string(),
+        remedy: error.remedy().to_string(),
+    }
+}
+
+/// This copy of RocksDB is not the first of its process.
+pub(super) fn not_acted_on() -> Gap {
+    Gap {
+        what: "this copy of RocksDB is watched but not acted on through the hook".into(),
+        reason: "the process has several, and the hook in it serves the one that was seen first".into(),
+        remedy: "Use the actuator `exec` or `advise` for this target.".into(),
+    }
 }
 
 /// Not all mappings were read.
@@ -96,6 +104,7 @@ pub(super) fn single_stepped(sites: &ProbeSites) -> Option<Gap> {
         &sites.seek_to_last,
         &sites.iterator_destructor,
         &sites.new_iterator,
+        &sites.read_block_contents,
     ];
     let slow = all.into_iter().flatten().filter(|site| site.kind == SiteKind::SingleStepped);
     let names: Vec<&str> = slow.map(|site| readable_name(&site.symbol)).collect();

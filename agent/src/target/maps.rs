@@ -3,6 +3,7 @@
 //! Only executable mappings of files are kept: RocksDB's code is in one of them, and a store that maps
 //! its SST files has hundreds of thousands of others. Opening the mapped file is the business of `module`.
 
+use super::facts::FileIdentity;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,17 +16,6 @@ pub const MAPS_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// Executable mappings that are kept: ten times what a JVM with a hundred native libraries has.
 pub const EXECUTABLE_MAPPINGS_MAX: usize = 16_384;
-
-/// Identity of a mapped file, as the kernel prints it in `maps`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FileIdentity {
-    /// Major number of the device.
-    pub device_major: u32,
-    /// Minor number of the device.
-    pub device_minor: u32,
-    /// Inode number, never 0.
-    pub inode: u64,
-}
 
 /// One executable mapping of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

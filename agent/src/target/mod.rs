@@ -4,6 +4,7 @@
 //! modules each read one thing it needs. What never lives here: probes, decisions, and any write into a
 //! target: everything is read from `/proc`, from the mapped file and from the target's memory.
 
+mod assemble;
 pub mod database;
 pub mod elf;
 pub mod error;
@@ -14,7 +15,10 @@ pub mod layout;
 pub mod maps;
 pub mod memory;
 pub mod module;
+mod names;
 pub mod process;
 pub mod prologue;
+mod scan;
+mod search;
 pub mod tls;
 pub mod version;

@@ -5,11 +5,11 @@
 //! address, module id) is added in `inspect`.
 
 use super::elf::{ElfError, ElfHeaders, LoadSegment, Symbol, TlsRelocation, TlsSegment};
-use super::facts::{Gap, ProbeSite, ProbeSites};
+use super::facts::{FoundBy, Gap, ProbeSite, ProbeSites};
 use super::gaps;
 use super::prologue;
+use super::scan;
 use super::version::{BUILD_TAG_BYTES_MAX, BUILD_TAG_PREFIX};
-use memchr::memmem::Finder;
 use object::{ReadCache, ReadRef};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -29,6 +29,8 @@ const SEEK_TO_LAST: &str = "_ZN7rocksdb6DBIter10SeekToLastEv";
 const ITERATOR_DESTRUCTOR: &str = "_ZN7rocksdb18ArenaWrappedDBIterD0Ev";
 const NEW_ITERATOR: &str = "_ZN7rocksdb6DBImpl11NewIteratorERKNS_11ReadOptionsEPNS_18ColumnFamilyHandleE";
 
+const READ_BLOCK_CONTENTS: &str = "_ZN7rocksdb12BlockFetcher17ReadBlockContentsEv";
+
 /// `rocksdb::perf_context`, thread-local.
 pub const PERF_CONTEXT: &str = "_ZN7rocksdb12perf_contextE";
 /// `rocksdb::perf_level`, thread-local.
@@ -45,9 +47,6 @@ const ACCESSORS: [&str; 3] = [
 /// `DBIter::key()`: a pointer and a length, next to each other in the object.
 const CURRENT_KEY: &str = "_ZNK7rocksdb6DBIter3keyEv";
 
-/// Bytes read at once when a table is searched for a name.
-const SEARCH_CHUNK_BYTES: usize = 1 << 20;
-
 /// What is known of a module that holds RocksDB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleFacts {
@@ -63,12 +62,16 @@ pub struct ModuleFacts {
     pub build_id: Option<String>,
     /// What follows "rocksdb_build_git_tag:", possibly nothing.
     pub build_tag: Option<Vec<u8>>,
+    /// How `DBIter`'s functions were found.
+    pub found_by: FoundBy,
     /// Where to probe.
     pub sites: ProbeSites,
     /// Offset of `db_iter_` in `ArenaWrappedDBIter`.
     pub db_iter_offset: Option<u32>,
     /// Offset of the current key's pointer and length in `DBIter`.
     pub current_key_offset: Option<u32>,
+    /// Offset of `num_internal_keys_skipped_` in `DBIter`.
+    pub keys_skipped_offset: Option<u32>,
     /// The symbol `rocksdb::perf_context`.
     pub perf_context: Option<Symbol>,
     /// The symbol `rocksdb::perf_level`, where it is thread-local.
@@ -183,7 +186,7 @@ fn examine(file: &File) -> Verdict {
 
 fn has_symbol_name(file: &File, headers: &ElfHeaders, name: &str) -> Result<bool, ElfError> {
     for (offset, size) in headers.symbol_string_tables() {
-        if find(file, offset, size, name.as_bytes()).map_err(as_elf_error)?.is_some() {
+        if scan::find(file, offset, size, name.as_bytes()).map_err(ElfError::from_io)?.is_some() {
             return Ok(true);
         }
     }
@@ -198,38 +201,8 @@ pub fn mentions_rocksdb(file: &File) -> bool {
     let cache = ReadCache::new(file);
     ElfHeaders::read(&cache).is_ok_and(|headers| {
         let section = headers.section_named(".rodata");
-        section.is_some_and(|s| matches!(find(file, s.file_offset, s.size, TICKER_NAME), Ok(Some(_))))
+        section.is_some_and(|s| matches!(scan::find(file, s.file_offset, s.size, TICKER_NAME), Ok(Some(_))))
     })
-}
-
-fn as_elf_error(error: io::Error) -> ElfError {
-    if error.kind() == io::ErrorKind::UnexpectedEof {
-        let reason = "is not inside the file, which was cut".to_string();
-        return ElfError::Malformed { part: "string table".into(), reason };
-    }
-    ElfError::Io { message: error.to_string() }
-}
-
-/// Where in the file a text stands first, within `size` bytes from `offset`; reads a chunk at a time.
-fn find(file: &File, offset: u64, size: u64, text: &[u8]) -> io::Result<Option<u64>> {
-    let finder = Finder::new(text);
-    let overlap = text.len().saturating_sub(1);
-    let mut buffer = vec![0u8; SEARCH_CHUNK_BYTES.min(usize::try_from(size).unwrap_or(SEARCH_CHUNK_BYTES))];
-    let mut done = 0u64;
-    while size.saturating_sub(done) >= text.len() as u64 {
-        let length = usize::try_from(size - done).unwrap_or(usize::MAX).min(buffer.len());
-        let Some(chunk) = buffer.get_mut(..length) else { break };
-        let at = offset.checked_add(done).ok_or(io::ErrorKind::UnexpectedEof)?;
-        file.read_exact_at(chunk, at)?;
-        if let Some(position) = finder.find(chunk) {
-            return Ok(Some(at + position as u64));
-        }
-        if length as u64 == size - done {
-            break;
-        }
-        done += (length - overlap) as u64;
-    }
-    Ok(None)
 }
 
 /// Reads all that is wanted of a file; `None` when the symbol is only referred to, not defined.
@@ -240,13 +213,12 @@ fn analyse<'data, R: ReadRef<'data>>(
 ) -> Result<Option<ModuleFacts>, ElfError> {
     let mut wanted =
         vec![SEEK, SEEK_FOR_PREV, SEEK_TO_FIRST, SEEK_TO_LAST, ITERATOR_DESTRUCTOR, NEW_ITERATOR];
-    wanted.extend([PERF_CONTEXT, PERF_LEVEL]);
+    wanted.extend([READ_BLOCK_CONTENTS, PERF_CONTEXT, PERF_LEVEL]);
     wanted.extend(ACCESSORS);
     wanted.push(CURRENT_KEY);
     let symbols = headers.symbols(data, &wanted)?;
-    if !symbols.contains_key(SEEK) {
-        return Ok(None);
-    }
+    let Some(seek) = symbols.get(SEEK) else { return Ok(None) };
+    let found_by = found_by(seek);
     let mut gaps = Vec::new();
     let mut site = |name: &str| probe_site(headers, data, &symbols, name).map_err(|gap| gaps.push(gap)).ok();
     let sites = ProbeSites {
@@ -256,6 +228,7 @@ fn analyse<'data, R: ReadRef<'data>>(
         seek_to_last: site(SEEK_TO_LAST),
         iterator_destructor: site(ITERATOR_DESTRUCTOR),
         new_iterator: site(NEW_ITERATOR),
+        read_block_contents: site(READ_BLOCK_CONTENTS),
     };
     gaps.extend(gaps::single_stepped(&sites));
     let db_iter_offset = db_iter_offset(headers, data, &symbols).map_err(|gap| gaps.push(gap)).ok();
@@ -268,14 +241,21 @@ fn analyse<'data, R: ReadRef<'data>>(
         tls: headers.tls,
         build_id: headers.build_id(data),
         build_tag: build_tag(file, headers),
+        found_by,
         sites,
         db_iter_offset,
         current_key_offset: current_key_offset(headers, data, &symbols),
+        keys_skipped_offset: None,
         perf_context: symbols.get(PERF_CONTEXT).copied(),
         perf_level,
         tls_relocations: headers.tls_relocations(data)?,
         gaps,
     }))
+}
+
+/// Which table the symbol is in.
+fn found_by(symbol: &Symbol) -> FoundBy {
+    if symbol.dynamic { FoundBy::DynamicSymbols } else { FoundBy::SymbolTable }
 }
 
 fn probe_site<'data, R: ReadRef<'data>>(
@@ -308,6 +288,7 @@ fn probe_site<'data, R: ReadRef<'data>>(
         file_offset: file_offset + u64::from(choice.bytes_into_function),
         bytes_into_function: choice.bytes_into_function,
         kind: choice.kind,
+        found_by: found_by(symbol),
     })
 }
 
@@ -320,6 +301,7 @@ pub(super) fn readable_name(name: &str) -> &str {
         SEEK_TO_LAST => "DBIter::SeekToLast",
         ITERATOR_DESTRUCTOR => "ArenaWrappedDBIter's destructor",
         NEW_ITERATOR => "DBImpl::NewIterator",
+        READ_BLOCK_CONTENTS => "BlockFetcher::ReadBlockContents",
         other => other,
     }
 }
@@ -367,7 +349,7 @@ fn current_key_offset<'data, R: ReadRef<'data>>(
 /// What follows "rocksdb_build_git_tag:" in the read-only data.
 fn build_tag(file: &File, headers: &ElfHeaders) -> Option<Vec<u8>> {
     let section = headers.section_named(".rodata")?;
-    let at = find(file, section.file_offset, section.size, BUILD_TAG_PREFIX).ok()??;
+    let at = scan::find(file, section.file_offset, section.size, BUILD_TAG_PREFIX).ok()??;
     let mut tag = vec![0u8; BUILD_TAG_BYTES_MAX];
     let count = file.read_at(&mut tag, at + BUILD_TAG_PREFIX.len() as u64).ok()?;
     tag.truncate(count);

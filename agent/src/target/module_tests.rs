@@ -10,16 +10,16 @@ fn file_with(content: &[u8]) -> File {
 
 #[test]
 fn a_name_across_two_chunks_is_found() {
-    let mut content = vec![b'.'; 3 * SEARCH_CHUNK_BYTES];
-    let at = SEARCH_CHUNK_BYTES - 10;
+    let mut content = vec![b'.'; 3 * scan::CHUNK_BYTES];
+    let at = scan::CHUNK_BYTES - 10;
     content[at..at + SEEK.len()].copy_from_slice(SEEK.as_bytes());
     let file = file_with(&content);
     let size = content.len() as u64;
-    assert_eq!(find(&file, 0, size, SEEK.as_bytes()).unwrap(), Some(at as u64));
-    assert_eq!(find(&file, 5, size - 5, SEEK.as_bytes()).unwrap(), Some(at as u64));
-    assert_eq!(find(&file, 0, (at + 20) as u64, SEEK.as_bytes()).unwrap(), None);
-    assert_eq!(find(&file, 0, size, b"not there").unwrap(), None);
-    assert!(find(&file, size, 100, b"cut").is_err());
+    assert_eq!(scan::find(&file, 0, size, SEEK.as_bytes()).unwrap(), Some(at as u64));
+    assert_eq!(scan::find(&file, 5, size - 5, SEEK.as_bytes()).unwrap(), Some(at as u64));
+    assert_eq!(scan::find(&file, 0, (at + 20) as u64, SEEK.as_bytes()).unwrap(), None);
+    assert_eq!(scan::find(&file, 0, size, b"not there").unwrap(), None);
+    assert!(scan::find(&file, size, 100, b"cut").is_err());
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn every_length_of_a_small_file_is_searched_whole() {
     for before in 0..40 {
         let content = [vec![b'_'; before], SEEK.as_bytes().to_vec()].concat();
         let file = file_with(&content);
-        let found = find(&file, 0, content.len() as u64, SEEK.as_bytes()).unwrap();
+        let found = scan::find(&file, 0, content.len() as u64, SEEK.as_bytes()).unwrap();
         assert_eq!(found, Some(before as u64));
     }
 }
@@ -58,9 +58,11 @@ fn facts(fixed_address: bool) -> ModuleFacts {
         tls: None,
         build_id: None,
         build_tag: None,
+        found_by: FoundBy::SymbolTable,
         sites: ProbeSites::default(),
         db_iter_offset: None,
         current_key_offset: None,
+        keys_skipped_offset: None,
         perf_context: None,
         perf_level: None,
         tls_relocations: Vec::new(),

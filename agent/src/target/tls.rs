@@ -175,7 +175,7 @@ mod tests {
         Some(&TlsSegment { address: 0xab1be0, memory_size: 0x490, alignment: 0x10 });
 
     fn perf_context() -> (&'static str, Symbol) {
-        (NAME, Symbol { value: 0xc8, size: 784, thread_local: true })
+        (NAME, Symbol { value: 0xc8, size: 784, thread_local: true, dynamic: true })
     }
 
     fn relocation(kind: TlsRelocationKind, address: u64, symbol: Option<&str>) -> TlsRelocation {
