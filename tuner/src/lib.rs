@@ -10,6 +10,7 @@ pub mod concentrate;
 pub mod cost;
 pub mod evidence;
 pub mod frames;
+pub mod governor;
 pub mod key;
 pub mod pain;
 pub mod plan;

@@ -266,6 +266,27 @@ mod tests {
         assert_eq!(Scale::of(&window, &silent, 20).factor(), SENTINEL_SCALE.0);
     }
 
+    /// The governor cuts windows short: what was seen in a tenth of the time has ten times the weight.
+    #[test]
+    fn a_shorter_window_gives_the_same_pain() {
+        let counters = |tombstones_skipped| Counters { tombstones_skipped, ..Counters::default() };
+        let sentinel = SentinelInterval { duration_ns: 5_000_000_000, counters: counters(500_000) };
+        let pain = |duration_ns: u64, operations: u64| {
+            let attributed = counters(1_000 * operations);
+            let window =
+                Window { duration_ns, operations_painful: operations, attributed, ..Window::default() };
+            let lost_ns = EventCosts::default().loss(&operation((1_000, 0, 1_000_000), (0, 0, 0))).lost_ns;
+            let factor = Scale::of(&window, &sentinel, operations as usize).factor();
+            lost_ns as f64 * operations as f64 * factor / duration_ns as f64
+        };
+        let expected = 100.0 * 200_000.0 / 1e9;
+        for (duration_ns, operations) in [(2_000_000_000, 200), (200_000_000, 20), (50_000_000, 5)] {
+            assert!((pain(duration_ns, operations) - expected).abs() < 1e-9);
+        }
+        // Cut short while it was busier than usual: the sentinel knows how much it was in all.
+        assert!((pain(50_000_000, 20) - expected).abs() < 1e-9);
+    }
+
     proptest! {
         #[test]
         fn any_counts_give_finite_losses(

@@ -76,6 +76,18 @@ fn no_fields_means_the_defaults() {
 }
 
 #[test]
+fn a_target_can_have_a_probe_budget_of_its_own() {
+    let text = "probes: { budget: 0.5% }\n\
+                targets: [{ name: a, match: { pid: 1 } }, { name: b, match: { pid: 2 }, probes: { budget: 0% } }]";
+    let policy = Policy::parse(text).unwrap();
+    let parts = |pid| {
+        let target = policy.target_for(pid, "", "").unwrap();
+        policy.probes_of(target).budget.parts_per_million()
+    };
+    assert_eq!((parts(1), parts(2)), (5_000, 0));
+}
+
+#[test]
 fn a_policy_written_out_reads_back() {
     let policy = Policy::parse(WHOLE).unwrap();
     assert_eq!(Policy::parse(&serde_yaml::to_string(&policy).unwrap()).unwrap(), policy);
@@ -105,6 +117,15 @@ const REFUSED: &[Refused] = &[
     ("loop: { interval: 1s, window: 2s }", 1, 31, "does not fit", "shorter"),
     ("loop:\n  interval: 1s", 1, 0, "does not fit", "shorter"),
     ("loop: { interval: 0s }", 1, 19, "shorter than", "unit"),
+    ("probes: { budget: 1 }", 1, 19, "no percent sign", "1%"),
+    ("probes: { budget: 101% }", 1, 19, "more than 100%", "1%"),
+    (
+        "targets:\n  - { name: a, match: { pid: 1 }, probes: { budget: 100.5% } }",
+        2,
+        53,
+        "more than 100%",
+        "1%",
+    ),
     ("thresholds: { pain: 0.005 }", 1, 21, "whole number", "ns/s"),
     ("thresholds: { pain: 0ms/s }", 1, 21, "hurt nobody", "5ms/s"),
     ("thresholds: { density: 1.5 }", 1, 24, "not a share", "0 to 1"),
@@ -249,6 +270,7 @@ fn the_schema_names_every_section() {
         "targets",
         "thresholds",
         "loop",
+        "probes",
         "io_budget",
         "off_peak",
         "cooldown",

@@ -3,8 +3,8 @@
 use super::locate::{Step, locate};
 use super::written::shown;
 use super::{
-    ActuatorKind, ColumnFamilyPolicy, EXEC_PLACEHOLDERS, IoBudget, OffPeak, Policy, PolicyError,
-    THROTTLE_PLACEHOLDER, TargetPolicy, TimeSpan,
+    ActuatorKind, ColumnFamilyPolicy, CoreShare, EXEC_PLACEHOLDERS, IoBudget, OffPeak, Policy, PolicyError,
+    ProbePolicy, THROTTLE_PLACEHOLDER, TargetPolicy, TimeSpan,
 };
 use std::collections::BTreeSet;
 
@@ -23,11 +23,15 @@ const COOLDOWN_MAX: TimeSpan = TimeSpan::from_seconds(365 * 86_400);
 /// Shortest window that sees a whole operation and is worth arming the probes for.
 const WINDOW_MIN: TimeSpan = TimeSpan::from_nanoseconds(10_000_000);
 
+/// Greatest probe budget: a whole core. Who reads more than that has no use for a budget.
+const PROBE_BUDGET_MAX: CoreShare = CoreShare::from_parts_per_million(1_000_000);
+
 /// The first value that cannot be meant, with its place.
 pub(super) fn check(policy: &Policy, text: &str) -> Result<(), PolicyError> {
     let checker = Checker { text };
     checker.thresholds(policy)?;
     checker.timing(policy)?;
+    checker.probes(policy.probes, &["probes".into(), "budget".into()])?;
     checker.budget(&policy.io_budget, &["io_budget".into()])?;
     if let Some(off_peak) = &policy.off_peak {
         checker.off_peak(off_peak)?;
@@ -137,6 +141,14 @@ impl Checker<'_> {
         Ok(())
     }
 
+    fn probes(&self, probes: ProbePolicy, path: &[Step<'_>]) -> Result<(), PolicyError> {
+        if probes.budget > PROBE_BUDGET_MAX {
+            let message = format!("{} is more than {PROBE_BUDGET_MAX}, the most", probes.budget);
+            return self.fail(path, message, "write a share of one core, such as 1%");
+        }
+        Ok(())
+    }
+
     fn budget(&self, budget: &IoBudget, section: &[Step<'_>]) -> Result<(), PolicyError> {
         let fields = [("rate", budget.rate.bytes_per_second()), ("burst", budget.burst.bytes())];
         for (field, value) in fields {
@@ -186,6 +198,9 @@ impl Checker<'_> {
         for (index, target) in targets.iter().enumerate() {
             self.name(&target.name, &mut names, &["targets".into(), index.into(), "name".into()])?;
             self.matches(target, index)?;
+            if let Some(probes) = target.probes {
+                self.probes(probes, &["targets".into(), index.into(), "probes".into(), "budget".into()])?;
+            }
             self.exec(target, index)?;
             self.column_families(target, index)?;
             self.throttles(target, index)?;

@@ -25,7 +25,7 @@ pub use target::{
     ActuatorKind, ColumnFamilyPolicy, EXEC_PLACEHOLDERS, ExecPolicy, PrefixPolicy, THROTTLE_PLACEHOLDER,
     TargetMatch, TargetPolicy, ThrottlePolicy,
 };
-pub use units::{ByteRate, ByteSize, PainRate, TimeSpan};
+pub use units::{ByteRate, ByteSize, CoreShare, PainRate, TimeSpan};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,8 @@ pub struct Policy {
     /// How often is looked, and for how long.
     #[serde(rename = "loop")]
     pub timing: LoopTiming,
+    /// What looking may cost a target, where it does not say otherwise.
+    pub probes: ProbePolicy,
     /// How much compaction may rewrite, outside the off-peak window.
     pub io_budget: IoBudget,
     /// Daily window with a budget of its own. Default: none.
@@ -64,6 +66,7 @@ impl Default for Policy {
             targets: vec![TargetPolicy::everything()],
             thresholds: Thresholds::default(),
             timing: LoopTiming::default(),
+            probes: ProbePolicy::default(),
             io_budget: IoBudget {
                 rate: ByteRate::from_bytes_per_second(16 << 20),
                 burst: ByteSize::from_bytes(1 << 30),
@@ -90,6 +93,11 @@ impl Policy {
     /// What may be done to this target.
     pub fn mode_of(&self, target: &TargetPolicy) -> Mode {
         target.mode.unwrap_or(self.mode)
+    }
+
+    /// What looking at this target may cost it.
+    pub fn probes_of(&self, target: &TargetPolicy) -> ProbePolicy {
+        target.probes.unwrap_or(self.probes)
     }
 }
 
@@ -150,6 +158,22 @@ impl Default for LoopTiming {
             window: TimeSpan::from_seconds(2),
             survey: TimeSpan::from_seconds(60),
         }
+    }
+}
+
+/// What looking may cost a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProbePolicy {
+    /// Time that probes may take from all threads of a target, as a share of one processor core. Windows
+    /// get shorter and rarer to keep it; 0% is no windows at all, the sentinel costs a target nothing.
+    /// Default: 1%.
+    pub budget: CoreShare,
+}
+
+impl Default for ProbePolicy {
+    fn default() -> ProbePolicy {
+        ProbePolicy { budget: CoreShare::from_parts_per_million(10_000) }
     }
 }
 

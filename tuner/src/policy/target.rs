@@ -1,7 +1,7 @@
 //! The part of a policy about one kind of process: how it is recognised and acted on.
 
 use super::glob::glob_matches;
-use super::{Mode, TimeSpan, present};
+use super::{Mode, ProbePolicy, TimeSpan, present};
 use crate::prefix::PrefixRule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,9 @@ pub struct TargetPolicy {
     /// Overrides the policy's mode.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
+    /// Overrides what looking may cost.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub probes: Option<ProbePolicy>,
     /// Who compacts. Default: hook.
     #[serde(default)]
     pub actuator: ActuatorKind,
@@ -45,6 +48,7 @@ impl TargetPolicy {
             name: "every-rocksdb".to_owned(),
             matches: TargetMatch::default(),
             mode: None,
+            probes: None,
             actuator: ActuatorKind::default(),
             exec: None,
             column_families: Vec::new(),

@@ -1,4 +1,4 @@
-//! Sizes, rates, spans of time and pain, as they are written in a policy: always with a unit.
+//! Sizes, rates, spans of time, pain and shares of a core, as they are written in a policy: always with a unit.
 
 use super::error::Complaint;
 use super::written::{Written, number_and_unit, shown, written};
@@ -169,6 +169,67 @@ impl std::fmt::Display for PainRate {
 
 written!(PainRate, "^[0-9]+(ns|us|ms|s)/s$", "Reader time lost per second: ns/s, us/s, ms/s or s/s.");
 
+/// A share of one processor core, written `1%` or `0.25%`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CoreShare(u32);
+
+/// Parts per million of one percent.
+const PARTS_PER_PERCENT: u32 = 10_000;
+
+impl CoreShare {
+    /// This many millionths of a core.
+    pub const fn from_parts_per_million(parts: u32) -> CoreShare {
+        CoreShare(parts)
+    }
+
+    /// In millionths of a core.
+    pub const fn parts_per_million(self) -> u32 {
+        self.0
+    }
+
+    /// As a ratio: 1 is a whole core.
+    pub fn ratio(self) -> f64 {
+        f64::from(self.0) / 1e6
+    }
+}
+
+impl Written for CoreShare {
+    const EXPECTED: &'static str = "a share of one processor core in percent, such as 1% or 0.25%";
+
+    fn read(text: &str) -> Result<CoreShare, Complaint> {
+        let complain = |message: &str| {
+            Complaint::new(format!("{} {message}", shown(text)), format!("write {}", Self::EXPECTED))
+        };
+        let number = text.strip_suffix('%').ok_or_else(|| complain("has no percent sign"))?;
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number(whole) || !is_number(fraction) {
+            return Err(complain("is not a number of percent"));
+        }
+        // Four digits behind the point are millionths; `1.5` is read as `1.5000`.
+        let millionths = format!("{fraction:0<4}");
+        if millionths.len() > 4 {
+            return Err(complain("has more than four digits behind the point"));
+        }
+        let parts = || {
+            whole.parse::<u32>().ok()?.checked_mul(PARTS_PER_PERCENT)?.checked_add(millionths.parse().ok()?)
+        };
+        parts().map(CoreShare).ok_or_else(|| complain("is too large"))
+    }
+}
+
+impl std::fmt::Display for CoreShare {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (whole, millionths) = (self.0 / PARTS_PER_PERCENT, self.0 % PARTS_PER_PERCENT);
+        if millionths == 0 {
+            return write!(formatter, "{whole}%");
+        }
+        write!(formatter, "{whole}.{}%", format!("{millionths:04}").trim_end_matches('0'))
+    }
+}
+
+written!(CoreShare, "^[0-9]+([.][0-9]{1,4})?%$", "A share of one processor core in percent.");
+
 fn per_second<'t>(text: &str, unit: &'t str, expected: &str) -> Result<&'t str, Complaint> {
     unit.strip_suffix("/s").ok_or_else(|| {
         Complaint::new(format!("{} is not a rate: it lacks \"/s\"", shown(text)), format!("write {expected}"))
@@ -239,6 +300,10 @@ mod tests {
         assert_eq!(ByteRate::read("16MiB/s").ok().map(ByteRate::bytes_per_second), Some(16 << 20));
         assert_eq!(TimeSpan::read("10m").ok().map(TimeSpan::duration), Some(Duration::from_secs(600)));
         assert_eq!(PainRate::read("5ms/s").ok().map(PainRate::seconds_per_second), Some(0.005));
+        let shares = [("1%", 10_000), ("0.25%", 2_500), ("0.0001%", 1), ("100%", 1_000_000), ("0%", 0)];
+        for (text, parts) in shares {
+            assert_eq!(CoreShare::read(text).ok().map(CoreShare::parts_per_million), Some(parts), "{text}");
+        }
     }
 
     #[test]
@@ -257,6 +322,12 @@ mod tests {
         assert!(complaint::<PainRate>("5m/s").contains("unknown unit"));
         assert!(complaint::<ByteSize>("99999999999TiB").contains("too large"));
         assert!(complaint::<ByteSize>("99999999999999999999999B").contains("too large"));
+        assert!(complaint::<CoreShare>("1").contains("no percent sign"));
+        assert!(complaint::<CoreShare>("1.%").contains("not a number"));
+        assert!(complaint::<CoreShare>("-1%").contains("not a number"));
+        assert!(complaint::<CoreShare>("1 %").contains("not a number"));
+        assert!(complaint::<CoreShare>("0.00001%").contains("four digits"));
+        assert!(complaint::<CoreShare>("99999999999%").contains("too large"));
     }
 
     proptest! {
@@ -266,12 +337,15 @@ mod tests {
             prop_assert_eq!(ByteRate::read(&ByteRate(value).to_string()).ok(), Some(ByteRate(value)));
             prop_assert_eq!(TimeSpan::read(&TimeSpan(value).to_string()).ok(), Some(TimeSpan(value)));
             prop_assert_eq!(PainRate::read(&PainRate(value).to_string()).ok(), Some(PainRate(value)));
+            let share = CoreShare(value as u32);
+            prop_assert_eq!(CoreShare::read(&share.to_string()).ok(), Some(share));
         }
 
         #[test]
         fn any_text_is_read_or_refused(text in "\\PC*") {
             let _ = (ByteSize::read(&text).is_ok(), ByteRate::read(&text).is_ok());
             let _ = (TimeSpan::read(&text).is_ok(), PainRate::read(&text).is_ok());
+            let _ = CoreShare::read(&text).is_ok();
         }
     }
 }
