@@ -1,4 +1,4 @@
-//! Compiles the BPF programs, makes their skeletons, and generates Rust's view of `bpf/sexton.h`.
+//! Compiles the BPF programs and generates Rust's view of `bpf/sexton.h`.
 
 use anyhow::{Context, Result};
 use libbpf_cargo::SkeletonBuilder;
@@ -14,14 +14,15 @@ fn main() -> Result<()> {
     println!("cargo::rerun-if-env-changed=SEXTON_BPF_CLANG");
     println!("cargo::rerun-if-changed={}", sources.display());
 
-    for name in ["sentinel", "seek"] {
+    for name in ["sentinel", "seek", "session", "features"] {
         let source = sources.join(format!("{name}.bpf.c"));
         SkeletonBuilder::new()
             .source(&source)
+            .obj(output.join(format!("{name}.bpf.o")))
             .clang(&clang)
             .clang_args(["-mcpu=v3", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-I"])
             .clang_args([&sources])
-            .build_and_generate(output.join(format!("{name}.skel.rs")))
+            .build()
             .with_context(|| {
                 format!("compile {} with {clang} (`make setup` installs it)", source.display())
             })?;

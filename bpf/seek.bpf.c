@@ -1,469 +1,80 @@
 // SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only)
 /*
- * The window's probes: whom to charge for every tombstone skipped and every block read.
+ * The window's programs as pairs of uprobes and uretprobes, for kernels without uprobe sessions. User space
+ * decides how they are attached: by uprobe-multi links (it sets their attach type before they are
+ * loaded) or one by one through perf events.
  *
- * A thread's counters only ever grow. At each event of a thread (a positioning call begins, it returns,
- * an iterator is destroyed) what was counted since the last event is charged to exactly one party:
- *
- *   inside a positioning call    to that iterator's operation, as "seek"
- *   after it has returned        to the same operation, as "scan" (Next, Prev), until the iterator is
- *                                positioned again, destroyed, or another iterator of the thread takes over
- *   otherwise                    to nobody: "unowned"
- *
- * So attributed + unowned is what was counted in the thread since its first event, to the last unit;
- * user space settles what is still open when a window closes from the sentinel's reading.
- *
- * Where a thread works two iterators in turn without positioning them, the one positioned last is
- * charged for both; the sum stays right.
+ * Where a probe can carry a cookie, sexton_entry and sexton_return serve all sites. Linux 5.10 has none: there each
+ * site has programs of its own, and the slot is found by the process, which can have only one.
  */
-#include "kernel.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
-#include "sexton.h"
-#include "tls.h"
+#include "seek.h"
 
+/* By process id, for probes without cookies. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, SEXTON_TARGETS_MAX);
 	__type(key, __u32);
-	__type(value, struct sexton_recipe);
-} sexton_armed SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, SEXTON_THREADS_MAX);
-	__type(key, __u32);
-	__type(value, struct sexton_thread);
-} sexton_threads SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, SEXTON_ITERATORS_MAX);
-	__type(key, struct sexton_iterator_id);
-	__type(value, struct sexton_operation);
-} sexton_operations SEC(".maps");
-
-/* Identities of iterators whose creation was seen; the least recently used give way. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, SEXTON_ITERATORS_MAX);
-	__type(key, struct sexton_iterator_id);
-	__type(value, struct sexton_identity);
-} sexton_identities SEC(".maps");
-
-/* Between the entry of DBImpl::NewIterator and its return. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, SEXTON_THREADS_MAX);
-	__type(key, __u32);
-	__type(value, struct sexton_identity);
-} sexton_creations SEC(".maps");
-
-/* Offset of ColumnFamilyData* in DBIter, by process, once a creation has shown it. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, SEXTON_TARGETS_MAX);
-	__type(key, __u32);
-	__type(value, __u32);
-} sexton_learnt_offsets SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SEXTON_TARGETS_MAX);
-	__type(key, __u32);
-	__type(value, struct sexton_totals);
-} sexton_totals SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, SEXTON_RECORDS_BYTES);
-} sexton_records SEC(".maps");
-
-/* Words of a DBIter that are searched for its ColumnFamilyData*. */
-#define LEARN_WORDS 96
-
-static const struct sexton_operation empty_operation;
-static const struct sexton_thread empty_thread;
-
-/* One firing of a probe: who, in which target, with what counters. */
-struct event {
-	struct task_struct *task;
-	const struct sexton_recipe *recipe;
-	struct sexton_totals *totals;
-	struct sexton_thread *thread;
-	struct sexton_counters now;
-	__u32 process_id;
-	__u32 thread_id;
-};
-
-/* A program can be preempted by another thread's on the same CPU: additions have to be atomic even
- * though the totals are per CPU. */
-#define ADD(field, amount) __sync_fetch_and_add(&(field), (amount))
-
-static __always_inline void
-add_counters(struct sexton_counters *sum, const struct sexton_counters *delta)
-{
-	ADD(sum->tombstones_skipped, delta->tombstones_skipped);
-	ADD(sum->keys_skipped, delta->keys_skipped);
-	ADD(sum->block_reads, delta->block_reads);
-	ADD(sum->block_read_bytes, delta->block_read_bytes);
-	ADD(sum->block_cache_hits, delta->block_cache_hits);
-}
-
-static __always_inline struct sexton_operation *
-find_operation(__u32 process_id, __u64 iterator)
-{
-	struct sexton_iterator_id id = { .iterator = iterator, .process_id = process_id };
-
-	return iterator ? bpf_map_lookup_elem(&sexton_operations, &id) : 0;
-}
-
-/* Whether the process is armed; fills the event's recipe and totals. */
-static __always_inline bool
-open_target(struct event *event)
-{
-	__u64 ids = bpf_get_current_pid_tgid();
-	__u32 slot;
-
-	event->process_id = ids >> 32;
-	event->thread_id = (__u32)ids;
-	event->recipe = bpf_map_lookup_elem(&sexton_armed, &event->process_id);
-	if (!event->recipe)
-		return false;
-	slot = event->recipe->slot;
-	event->totals = bpf_map_lookup_elem(&sexton_totals, &slot);
-	if (!event->totals)
-		return false;
-	ADD(event->totals->hits, 1);
-	return true;
-}
-
-/* Reads the thread's counters and finds its account, which begins with this reading when it is new. */
-static __always_inline bool
-open_event(struct event *event)
-{
-	__u64 block = 0;
-
-	if (!open_target(event))
-		return false;
-	event->task = bpf_get_current_task_btf();
-	if (tls_counters(event->task, event->recipe, &event->now, &block, false) == TLS_UNREADABLE) {
-		ADD(event->totals->read_failures, 1);
-		return false;
-	}
-	event->thread = bpf_map_lookup_elem(&sexton_threads, &event->thread_id);
-	if (event->thread && event->thread->start_boot_ns == event->task->start_boottime)
-		return true;
-	if (bpf_map_update_elem(&sexton_threads, &event->thread_id, &empty_thread, BPF_ANY)) {
-		ADD(event->totals->map_full, 1);
-		return false;
-	}
-	event->thread = bpf_map_lookup_elem(&sexton_threads, &event->thread_id);
-	if (!event->thread)
-		return false;
-	event->thread->start_boot_ns = event->task->start_boottime;
-	event->thread->process_id = event->process_id;
-	event->thread->boundary = event->now;
-	return true;
-}
-
-/* Charges what was counted since the thread's last event. */
-static __always_inline void
-settle(struct event *event)
-{
-	struct sexton_thread *thread = event->thread;
-	struct sexton_operation *operation;
-	struct sexton_counters delta = {
-		.tombstones_skipped = event->now.tombstones_skipped - thread->boundary.tombstones_skipped,
-		.keys_skipped = event->now.keys_skipped - thread->boundary.keys_skipped,
-		.block_reads = event->now.block_reads - thread->boundary.block_reads,
-		.block_read_bytes = event->now.block_read_bytes - thread->boundary.block_read_bytes,
-		.block_cache_hits = event->now.block_cache_hits - thread->boundary.block_cache_hits,
-	};
-
-	thread->boundary = event->now;
-	operation = find_operation(event->process_id, thread->active ? thread->active : thread->owner);
-	if (!operation) {
-		add_counters(&event->totals->unowned, &delta);
-		return;
-	}
-	add_counters(thread->active ? &operation->seek : &operation->scan, &delta);
-	add_counters(&event->totals->attributed, &delta);
-}
-
-/* Where the iterator stands: DBIter::saved_key_, which outlives a scan that ran off the end. */
-static __always_inline void
-read_end_key(struct event *event, struct sexton_operation *operation)
-{
-	struct { __u64 data, bytes; } current = {};
-	__u32 bytes;
-
-	if (!event->recipe->current_key_offset ||
-	    bpf_probe_read_user(&current, sizeof(current),
-				(const void *)(operation->iterator + event->recipe->current_key_offset)))
-		return;
-	bytes = current.bytes < SEXTON_KEY_BYTES_MAX ? current.bytes : SEXTON_KEY_BYTES_MAX;
-	if (bytes && !bpf_probe_read_user(operation->end_key, bytes, (const void *)current.data))
-		operation->end_key_bytes = bytes;
-}
-
-/* Ends an operation: counted, and recorded when it was painful. */
-static __always_inline void
-finish(struct event *event, struct sexton_operation *operation)
-{
-	struct sexton_iterator_id id = { .iterator = operation->iterator, .process_id = event->process_id };
-	__u64 tombstones = operation->seek.tombstones_skipped + operation->scan.tombstones_skipped;
-	__u64 block_reads = operation->seek.block_reads + operation->scan.block_reads;
-
-	operation->end_ns = bpf_ktime_get_ns();
-	ADD(event->totals->operations, 1);
-	if (tombstones >= event->recipe->tombstones_painful ||
-	    block_reads >= event->recipe->block_reads_painful) {
-		ADD(event->totals->operations_painful, 1);
-		read_end_key(event, operation);
-		if (bpf_ringbuf_output(&sexton_records, operation, sizeof(*operation), 0))
-			ADD(event->totals->records_lost, 1);
-	}
-	bpf_map_delete_elem(&sexton_operations, &id);
-}
-
-/* Whose iterator it is: from its creation, or from the field that a creation has shown. */
-static __always_inline void
-identify(struct sexton_operation *operation, struct sexton_iterator_id *id)
-{
-	struct sexton_identity *identity = bpf_map_lookup_elem(&sexton_identities, id);
-	__u32 *offset;
-
-	if (identity) {
-		operation->database = identity->database;
-		operation->column_family_handle = identity->column_family_handle;
-		operation->column_family_data = identity->column_family_data;
-		return;
-	}
-	offset = bpf_map_lookup_elem(&sexton_learnt_offsets, &id->process_id);
-	if (offset)
-		bpf_probe_read_user(&operation->column_family_data, sizeof(__u64),
-				    (const void *)(id->iterator + *offset));
-}
-
-/* A rocksdb::Slice in memory. */
-struct slice {
-	__u64 data;
-	__u64 bytes;
-};
-
-static __always_inline void
-read_key(struct event *event, struct sexton_operation *operation, __u64 slice_address)
-{
-	struct slice slice = {};
-	__u32 bytes;
-
-	if (bpf_probe_read_user(&slice, sizeof(slice), (const void *)slice_address)) {
-		ADD(event->totals->read_failures, 1);
-		return;
-	}
-	bytes = slice.bytes < SEXTON_KEY_BYTES_MAX ? slice.bytes : SEXTON_KEY_BYTES_MAX;
-	if (!bytes)
-		return;
-	if (bpf_probe_read_user(operation->key, bytes, (const void *)slice.data)) {
-		ADD(event->totals->read_failures, 1);
-		return;
-	}
-	operation->key_bytes = bytes;
-}
-
-/* A new operation in the map, zeroed, or 0 where the map is full. */
-static __always_inline struct sexton_operation *
-begin_operation(struct event *event, __u64 iterator, __u32 kind)
-{
-	struct sexton_iterator_id id = { .iterator = iterator, .process_id = event->process_id };
-	struct sexton_operation *operation;
-
-	if (bpf_map_update_elem(&sexton_operations, &id, &empty_operation, BPF_ANY)) {
-		ADD(event->totals->map_full, 1);
-		return 0;
-	}
-	operation = bpf_map_lookup_elem(&sexton_operations, &id);
-	if (!operation)
-		return 0;
-	operation->iterator = iterator;
-	operation->process_id = event->process_id;
-	operation->thread_id = event->thread_id;
-	operation->kind = kind;
-	operation->owner_before = event->thread->owner != iterator ? event->thread->owner : 0;
-	operation->start_ns = bpf_ktime_get_ns();
-	identify(operation, &id);
-	return operation;
-}
-
-static __always_inline int
-seek_entry(struct pt_regs *registers, __u32 kind)
-{
-	struct event event = {};
-	struct sexton_operation *operation, *earlier;
-	__u64 iterator = registers->di;
-
-	if (!open_event(&event))
-		return 0;
-	/* SeekToFirst may call Seek on the same iterator: one operation. A call whose frame is gone (left
-	 * by an exception) never returned: it is over. */
-	if (event.thread->active == iterator &&
-	    registers->sp < event.thread->active_stack_pointer) {
-		event.thread->active_depth++;
-		return 0;
-	}
-	settle(&event);
-	earlier = find_operation(event.process_id, iterator);
-	if (earlier) {
-		if (event.thread->owner == iterator)
-			event.thread->owner = earlier->owner_before;
-		finish(&event, earlier);
-	}
-	operation = begin_operation(&event, iterator, kind);
-	event.thread->active = operation ? iterator : 0;
-	event.thread->active_stack_pointer = registers->sp;
-	event.thread->active_depth = 1;
-	if (operation && (kind == SEXTON_SEEK || kind == SEXTON_SEEK_FOR_PREV))
-		read_key(&event, operation, registers->si);
-	return 0;
-}
-
-static __always_inline int
-seek_return(void)
-{
-	struct event event = {};
-	struct sexton_operation *operation;
-
-	if (!open_event(&event) || !event.thread->active)
-		return 0;
-	if (event.thread->active_depth > 1) {
-		event.thread->active_depth--;
-		return 0;
-	}
-	settle(&event);
-	operation = find_operation(event.process_id, event.thread->active);
-	if (operation)
-		operation->return_ns = bpf_ktime_get_ns();
-	event.thread->owner = event.thread->active;
-	event.thread->active = 0;
-	event.thread->active_depth = 0;
-	return 0;
-}
-
-/* The deleting destructor of ArenaWrappedDBIter: the scan of the DBIter inside is over. */
-static __always_inline int
-iterator_end(struct pt_regs *registers)
-{
-	struct event event = {};
-	struct sexton_operation *operation;
-	struct sexton_iterator_id id = {};
-	__u64 iterator = 0;
-
-	if (!open_event(&event))
-		return 0;
-	settle(&event);
-	if (!event.recipe->db_iter_offset)
-		iterator = event.thread->owner;
-	else if (bpf_probe_read_user(&iterator, sizeof(iterator),
-				     (const void *)(registers->di + event.recipe->db_iter_offset)))
-		ADD(event.totals->read_failures, 1);
-	id.iterator = iterator;
-	id.process_id = event.process_id;
-	bpf_map_delete_elem(&sexton_identities, &id);
-	operation = find_operation(event.process_id, iterator);
-	if (!operation)
-		return 0;
-	if (event.thread->owner == iterator)
-		event.thread->owner = operation->owner_before;
-	finish(&event, operation);
-	return 0;
-}
-
-/* DBImpl::NewIterator(this, ReadOptions const&, ColumnFamilyHandle*) */
-static __always_inline int
-new_iterator(struct pt_regs *registers)
-{
-	struct event event = {};
-	struct sexton_identity identity = {};
-
-	if (!open_target(&event))
-		return 0;
-	identity.database = registers->di;
-	identity.column_family_handle = registers->dx;
-	/* ColumnFamilyHandleImpl: the vtable pointer, then cfd_. */
-	if (bpf_probe_read_user(&identity.column_family_data, sizeof(__u64),
-				(const void *)(identity.column_family_handle + 8))) {
-		ADD(event.totals->read_failures, 1);
-		return 0;
-	}
-	bpf_map_update_elem(&sexton_creations, &event.thread_id, &identity, BPF_ANY);
-	return 0;
-}
-
-/* Searches a fresh DBIter for the pointer to its column family, once per process. */
-static __always_inline void
-learn_offset(__u32 process_id, __u64 iterator, __u64 column_family_data)
-{
-	__u64 word = 0;
-	__u32 offset;
-
-	if (bpf_map_lookup_elem(&sexton_learnt_offsets, &process_id))
-		return;
-	for (__u32 index = 1; index < LEARN_WORDS; index++) {
-		offset = index * 8;
-		if (bpf_probe_read_user(&word, sizeof(word), (const void *)(iterator + offset)))
-			return;
-		if (word == column_family_data) {
-			bpf_map_update_elem(&sexton_learnt_offsets, &process_id, &offset, BPF_ANY);
-			return;
-		}
-	}
-}
-
-static __always_inline int
-new_iterator_return(struct pt_regs *registers)
-{
-	struct event event = {};
-	struct sexton_identity *creation;
-	struct sexton_iterator_id id = {};
-
-	if (!open_target(&event))
-		return 0;
-	creation = bpf_map_lookup_elem(&sexton_creations, &event.thread_id);
-	if (!creation)
-		return 0;
-	if (event.recipe->db_iter_offset && registers->ax &&
-	    !bpf_probe_read_user(&id.iterator, sizeof(__u64),
-				 (const void *)(registers->ax + event.recipe->db_iter_offset)) &&
-	    id.iterator) {
-		id.process_id = event.process_id;
-		bpf_map_update_elem(&sexton_identities, &id, creation, BPF_ANY);
-		learn_offset(event.process_id, id.iterator, creation->column_family_data);
-	}
-	bpf_map_delete_elem(&sexton_creations, &event.thread_id);
-	return 0;
-}
+	__type(value, struct sexton_process);
+} sexton_processes SEC(".maps");
 
 /* One program for all entries and one for all returns, told apart by their cookies: two links to
  * attach and detach, and a detach waits some ten milliseconds for the kernel. */
-SEC("uprobe")
+SEC("?uprobe")
 int sexton_entry(struct pt_regs *registers)
 {
-	__u64 site = bpf_get_attach_cookie(registers);
+	__u64 cookie = bpf_get_attach_cookie(registers);
 
-	if (site < SEXTON_SEEK_KINDS)
-		return seek_entry(registers, site);
-	if (site == SEXTON_SITE_ITERATOR_END)
-		return iterator_end(registers);
-	return new_iterator(registers);
+	on_entry(registers, cookie >> SEXTON_COOKIE_SITE_BITS,
+		 cookie & ((1 << SEXTON_COOKIE_SITE_BITS) - 1), false);
+	return 0;
 }
 
-SEC("uretprobe")
+SEC("?uretprobe")
 int sexton_return(struct pt_regs *registers)
 {
-	if (bpf_get_attach_cookie(registers) < SEXTON_SEEK_KINDS)
-		return seek_return();
-	return new_iterator_return(registers);
+	__u64 cookie = bpf_get_attach_cookie(registers);
+
+	on_return(registers, cookie >> SEXTON_COOKIE_SITE_BITS,
+		  cookie & ((1 << SEXTON_COOKIE_SITE_BITS) - 1));
+	return 0;
 }
+
+/* The current process' slot, SEXTON_TARGETS_MAX where it has none. */
+static __always_inline __u32
+slot_of_process(void)
+{
+	__u32 process_id = bpf_get_current_pid_tgid() >> 32;
+	struct sexton_process *process = bpf_map_lookup_elem(&sexton_processes, &process_id);
+
+	return process && process->count ? process->slots[0] : SEXTON_TARGETS_MAX;
+}
+
+#define ENTRY_OF(name, site)                                             \
+	SEC("?uprobe")                                                   \
+	int sexton_entry_##name(struct pt_regs *registers)               \
+	{                                                                \
+		on_entry(registers, slot_of_process(), site, false);     \
+		return 0;                                                \
+	}
+
+#define RETURN_OF(name, site)                                            \
+	SEC("?uretprobe")                                                \
+	int sexton_return_##name(struct pt_regs *registers)              \
+	{                                                                \
+		on_return(registers, slot_of_process(), site);           \
+		return 0;                                                \
+	}
+
+ENTRY_OF(seek, SEXTON_SEEK)
+ENTRY_OF(seek_for_prev, SEXTON_SEEK_FOR_PREV)
+ENTRY_OF(seek_to_first, SEXTON_SEEK_TO_FIRST)
+ENTRY_OF(seek_to_last, SEXTON_SEEK_TO_LAST)
+ENTRY_OF(iterator_end, SEXTON_SITE_ITERATOR_END)
+ENTRY_OF(new_iterator, SEXTON_SITE_NEW_ITERATOR)
+RETURN_OF(seek, SEXTON_SEEK)
+RETURN_OF(seek_for_prev, SEXTON_SEEK_FOR_PREV)
+RETURN_OF(seek_to_first, SEXTON_SEEK_TO_FIRST)
+RETURN_OF(seek_to_last, SEXTON_SEEK_TO_LAST)
+RETURN_OF(new_iterator, SEXTON_SITE_NEW_ITERATOR)
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -2,11 +2,13 @@
 /*
  * The sentinel: exact totals of a target's threads, with no probe in the target.
  *
- * sexton_sentinel is a sleepable task iterator, bound to one process by user space; it walks that
- * process' threads and writes one sexton_thread_reading each. A thread takes its counters with it when
- * it ends, so sexton_thread_end reads them a last time at the sched_process_exit tracepoint. Since Linux
- * 6.16 that tracepoint stands before the thread lets go of its address space; on older kernels the
- * reading fails, and user space counts the thread as ended unread.
+ * sexton_sentinel is a sleepable task iterator; it walks threads and writes one sexton_thread_reading for
+ * each that belongs to the slot that user space has asked for. Where the kernel can (6.1) user space binds
+ * it to the one process, so that it meets no other thread.
+ *
+ * A thread takes its counters with it when it ends, so sexton_thread_end reads them a last time at the
+ * sched_process_exit tracepoint. Since Linux 6.16 that tracepoint stands before the thread lets go of its
+ * address space; on older kernels the reading fails, and user space counts the thread as ended unread.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -14,12 +16,29 @@
 #include "sexton.h"
 #include "tls.h"
 
+/* By slot. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SEXTON_TARGETS_MAX);
 	__type(key, __u32);
 	__type(value, struct sexton_recipe);
 } sexton_watched SEC(".maps");
+
+/* By process id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SEXTON_TARGETS_MAX);
+	__type(key, __u32);
+	__type(value, struct sexton_process);
+} sexton_processes SEC(".maps");
+
+/* The slot that the next pass is for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} sexton_pass SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -29,19 +48,19 @@ struct {
 /* Endings that did not fit into the ring buffer. */
 __u64 sexton_ended_lost;
 
-
 static __always_inline void
-read_thread(struct task_struct *task, const struct sexton_recipe *recipe,
+read_thread(struct task_struct *task, __u32 slot, const struct sexton_recipe *recipe,
 	    struct sexton_thread_reading *reading, const bool sleepable)
 {
 	enum tls_result result;
 	__u64 block = 0;
 	__u8 level = 0;
 
+	reading->slot = slot;
 	reading->process_id = task->tgid;
 	reading->thread_id = task->pid;
 	reading->start_boot_ns = task->start_boottime;
-	result = tls_counters(task, recipe, &reading->counters, &block, sleepable);
+	result = tls_counters(task, task->thread.fsbase, recipe, &reading->counters, &block, sleepable);
 	if (result == TLS_UNREADABLE)
 		reading->flags |= SEXTON_READING_FAILED;
 	if (result != TLS_FOUND)
@@ -54,44 +73,66 @@ read_thread(struct task_struct *task, const struct sexton_recipe *recipe,
 	}
 }
 
+/* The recipe of a slot, 0 where the slot is not this process'. */
+static __always_inline struct sexton_recipe *
+recipe_of(__u32 slot, __u32 process_id)
+{
+	struct sexton_recipe *recipe = bpf_map_lookup_elem(&sexton_watched, &slot);
+
+	return recipe && recipe->process_id == process_id ? recipe : 0;
+}
+
 SEC("iter.s/task")
 int sexton_sentinel(struct bpf_iter__task *context)
 {
 	struct sexton_thread_reading reading = {};
 	struct task_struct *task = context->task;
 	struct sexton_recipe *recipe;
-	__u32 process_id;
+	__u32 only = 0, *slot;
 
-	if (!task)
+	slot = bpf_map_lookup_elem(&sexton_pass, &only);
+	if (!task || !slot)
 		return 0;
-	process_id = task->tgid;
-	recipe = bpf_map_lookup_elem(&sexton_watched, &process_id);
+	recipe = recipe_of(*slot, task->tgid);
 	if (!recipe)
 		return 0;
-	read_thread(task, recipe, &reading, true);
+	read_thread(task, *slot, recipe, &reading, true);
 	bpf_seq_write(context->meta->seq, &reading, sizeof(reading));
 	return 0;
+}
+
+static __always_inline void
+read_ended(struct task_struct *task, __u32 slot)
+{
+	struct sexton_recipe *recipe = recipe_of(slot, task->tgid);
+	struct sexton_thread_reading *reading;
+
+	if (!recipe)
+		return;
+	reading = bpf_ringbuf_reserve(&sexton_ended, sizeof(*reading), 0);
+	if (!reading) {
+		__sync_fetch_and_add(&sexton_ended_lost, 1);
+		return;
+	}
+	__builtin_memset(reading, 0, sizeof(*reading));
+	read_thread(task, slot, recipe, reading, false);
+	bpf_ringbuf_submit(reading, 0);
 }
 
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(sexton_thread_end)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct sexton_thread_reading *reading;
-	struct sexton_recipe *recipe;
 	__u32 process_id = task->tgid;
+	struct sexton_process *process;
 
-	recipe = bpf_map_lookup_elem(&sexton_watched, &process_id);
-	if (!recipe)
+	process = bpf_map_lookup_elem(&sexton_processes, &process_id);
+	if (!process)
 		return 0;
-	reading = bpf_ringbuf_reserve(&sexton_ended, sizeof(*reading), 0);
-	if (!reading) {
-		__sync_fetch_and_add(&sexton_ended_lost, 1);
-		return 0;
+	for (__u32 index = 0; index < SEXTON_SLOTS_PER_PROCESS_MAX; index++) {
+		if (index < process->count)
+			read_ended(task, process->slots[index]);
 	}
-	__builtin_memset(reading, 0, sizeof(*reading));
-	read_thread(task, recipe, reading, false);
-	bpf_ringbuf_submit(reading, 0);
 	return 0;
 }
 

@@ -10,8 +10,13 @@
 #ifndef SEXTON_H
 #define SEXTON_H
 
-/* Targets that can be watched at the same time: one recipe and one slot of totals each. */
+/* Targets that can be watched at the same time. Each has a slot, an index into the recipes and the totals:
+ * a target is one RocksDB, so a process with two copies of it has two slots. */
 #define SEXTON_TARGETS_MAX 64
+
+/* RocksDB copies of one process that are watched. Two were seen in the wild; each costs every ending
+ * thread of the process a lookup. */
+#define SEXTON_SLOTS_PER_PROCESS_MAX 4
 
 /* Bytes of a seek's key that are kept. Enough for a table prefix and the names below it; a record must
  * stay small, for a node may produce many thousands a second. */
@@ -40,15 +45,22 @@ enum sexton_seek_kind {
 	SEXTON_SEEK_KINDS = 4,
 };
 
-/* Attach cookie: which function a probe stands at. The first four are enum sexton_seek_kind. */
+/* Which function a probe stands at. The first four are enum sexton_seek_kind. */
 enum sexton_site {
 	/* ArenaWrappedDBIter's deleting destructor. */
 	SEXTON_SITE_ITERATOR_END = 4,
 	/* DBImpl::NewIterator. */
 	SEXTON_SITE_NEW_ITERATOR = 5,
+	SEXTON_SITES = 6,
 };
 
-/* How to read a target's thread-local counters; written by user space, one per process. */
+/* Room for sites: a power of two, so that a masked number is a valid index to the verifier. */
+#define SEXTON_SITES_MAX 8
+
+/* Attach cookie: slot << SEXTON_COOKIE_SITE_BITS | site. */
+#define SEXTON_COOKIE_SITE_BITS 8
+
+/* How to read a target's thread-local counters; written by user space, one per slot. */
 struct sexton_recipe {
 	/* Module id of a dlopen'ed library, or 0: then static_offset holds. */
 	unsigned long long module_id;
@@ -69,9 +81,15 @@ struct sexton_recipe {
 	unsigned int db_iter_offset;
 	/* Offset in DBIter of the {pointer, length} of its current key, or 0 when not known. */
 	unsigned int current_key_offset;
-	/* Index into the totals. */
-	unsigned int slot;
+	/* The process that is meant: a probe's breakpoint is inherited by a fork, its recipe is not. 0: none. */
+	unsigned int process_id;
 	unsigned int padding;
+};
+
+/* The slots of one process. */
+struct sexton_process {
+	unsigned int count;
+	unsigned int slots[SEXTON_SLOTS_PER_PROCESS_MAX];
 };
 
 /* The counters of rocksdb::PerfContext that Sexton reads: totals of a thread, or a difference. */
@@ -88,7 +106,7 @@ struct sexton_counters {
 struct sexton_operation {
 	struct sexton_counters seek;
 	struct sexton_counters scan;
-	/* Address of the DBIter, with process_id the operation's name. */
+	/* Address of the DBIter, with the slot the operation's name. */
 	unsigned long long iterator;
 	/* Address of the ColumnFamilyData, or 0 when not known. */
 	unsigned long long column_family_data;
@@ -109,7 +127,7 @@ struct sexton_operation {
 	unsigned int key_bytes;
 	/* Bytes of end_key that are valid. */
 	unsigned int end_key_bytes;
-	unsigned int padding;
+	unsigned int slot;
 	/* What the iterator was positioned by. */
 	unsigned char key[SEXTON_KEY_BYTES_MAX];
 	/* Where the iterator stood at the end of the operation: what was skipped lies between the two. */
@@ -119,8 +137,14 @@ struct sexton_operation {
 /* Names an operation in the map. */
 struct sexton_iterator_id {
 	unsigned long long iterator;
-	unsigned int process_id;
+	unsigned int slot;
 	unsigned int padding;
+};
+
+/* Names a thread's account in the map. */
+struct sexton_thread_id {
+	unsigned int thread_id;
+	unsigned int slot;
 };
 
 /* What the creation of an iterator told about it. */
@@ -143,7 +167,16 @@ struct sexton_thread {
 	/* Start of the thread, so that a reused thread id is not taken for the same thread. */
 	unsigned long long start_boot_ns;
 	unsigned int active_depth;
-	unsigned int process_id;
+	unsigned int padding;
+};
+
+/* How often one site's probe fired. A firing is skipped where its target is not armed, and a return also
+ * where its entry was skipped: then it costs little. */
+struct sexton_site_hits {
+	unsigned long long entries;
+	unsigned long long entries_skipped;
+	unsigned long long returns;
+	unsigned long long returns_skipped;
 };
 
 /* Counted per CPU and per target since the agent started. */
@@ -156,12 +189,12 @@ struct sexton_totals {
 	unsigned long long operations_painful;
 	/* Painful records that did not fit into the ring buffer. */
 	unsigned long long records_lost;
-	/* Times a probe fired. */
-	unsigned long long hits;
 	/* Times a counter or a key could not be read. */
 	unsigned long long read_failures;
 	/* Times a map was full. */
 	unsigned long long map_full;
+	/* By enum sexton_site. */
+	struct sexton_site_hits sites[SEXTON_SITES_MAX];
 };
 
 /* Flags of sexton_thread_reading. */
@@ -178,19 +211,24 @@ struct sexton_thread_reading {
 	unsigned int thread_id;
 	unsigned int flags;
 	unsigned int perf_level;
+	unsigned int slot;
+	unsigned int padding;
 };
 
 #define SEXTON_ASSERT_SIZE(type, bytes) \
 	_Static_assert(sizeof(type) == (bytes), #type " must be " #bytes " bytes in C and in Rust")
 
 SEXTON_ASSERT_SIZE(struct sexton_recipe, 72);
+SEXTON_ASSERT_SIZE(struct sexton_process, 20);
 SEXTON_ASSERT_SIZE(struct sexton_counters, 40);
 SEXTON_ASSERT_SIZE(struct sexton_operation, 424);
 SEXTON_ASSERT_SIZE(struct sexton_iterator_id, 16);
+SEXTON_ASSERT_SIZE(struct sexton_thread_id, 8);
 SEXTON_ASSERT_SIZE(struct sexton_identity, 24);
 SEXTON_ASSERT_SIZE(struct sexton_thread, 80);
-SEXTON_ASSERT_SIZE(struct sexton_totals, 128);
-SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 64);
+SEXTON_ASSERT_SIZE(struct sexton_totals, 376);
+SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 72);
+_Static_assert(SEXTON_SITES <= SEXTON_SITES_MAX, "every site has room");
 _Static_assert(__builtin_offsetof(struct sexton_operation, end_key) == 296, "the keys end the operation");
 
 #endif

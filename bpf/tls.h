@@ -39,9 +39,9 @@ read_user(void *destination, __u32 bytes, __u64 address, struct task_struct *tas
 }
 
 static __always_inline enum tls_result
-tls_block(struct task_struct *task, const struct sexton_recipe *recipe, __u64 *block, const bool sleepable)
+tls_block(struct task_struct *task, __u64 thread_pointer, const struct sexton_recipe *recipe,
+	  __u64 *block, const bool sleepable)
 {
-	__u64 thread_pointer = task->thread.fsbase;
 	__u64 dtv = 0, length = 0;
 
 	if (!thread_pointer)
@@ -65,17 +65,17 @@ tls_block(struct task_struct *task, const struct sexton_recipe *recipe, __u64 *b
 }
 
 /*
- * Reads the counters of a thread. A thread that has not touched RocksDB has zeros: *counters must come
- * in zeroed, and it is left so.
+ * Reads the counters of a thread, which task names where sleepable and is the current one else. A thread
+ * that has not touched RocksDB has zeros: *counters must come in zeroed, and it is left so.
  */
 static __always_inline enum tls_result
-tls_counters(struct task_struct *task, const struct sexton_recipe *recipe,
+tls_counters(struct task_struct *task, __u64 thread_pointer, const struct sexton_recipe *recipe,
 	     struct sexton_counters *counters, __u64 *block, const bool sleepable)
 {
 	/* Neighbours in every RocksDB from 5.8 to 11.12; user space checks the layout's row for it. */
 	struct { __u64 cache_hits, reads, read_bytes; } blocks = {};
 	struct { __u64 keys, tombstones; } skips = {};
-	enum tls_result result = tls_block(task, recipe, block, sleepable);
+	enum tls_result result = tls_block(task, thread_pointer, recipe, block, sleepable);
 	__u64 context;
 
 	if (result != TLS_FOUND)

@@ -62,8 +62,11 @@ pub struct TargetView {
     pub module: String,
     /// Database directories.
     pub databases: Vec<String>,
-    /// The sentinel's totals since the agent first saw the target.
+    /// Totals since the agent first saw the target.
     pub totals: Counters,
+    /// Who counted them: `sentinel` (all there was) or `windows` (only while probes were armed: the kernel has
+    /// no sentinel).
+    pub totals_by: String,
     /// Part of the totals that windows attributed to operations.
     pub attributed: Counters,
     /// Operations seen in windows.

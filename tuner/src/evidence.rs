@@ -53,6 +53,11 @@ impl Counters {
         self.combine(other, u64::saturating_sub)
     }
 
+    /// The greater of each pair.
+    pub fn at_least(self, other: Counters) -> Counters {
+        self.combine(other, u64::max)
+    }
+
     fn combine(self, other: Counters, with: fn(u64, u64) -> u64) -> Counters {
         Counters {
             tombstones_skipped: with(self.tombstones_skipped, other.tombstones_skipped),

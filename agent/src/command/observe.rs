@@ -2,7 +2,7 @@
 
 use crate::engine::identity::Identities;
 use crate::failure::Failure;
-use crate::probe::{Sentinel, Thresholds, WindowResult, Windows};
+use crate::probe::{KernelFeatures, Mechanism, Sentinel, Thresholds, TotalsBy, WindowResult, Windows};
 use crate::target::facts::Target;
 use crate::target::inspect::Inspector;
 use crate::target::process::is_alive;
@@ -37,6 +37,9 @@ pub struct ObserveArguments {
     /// Operations that read at least this many blocks are listed one by one.
     #[arg(long, default_value_t = 64)]
     block_reads_per_operation: u64,
+    /// How to arm probes; by default the best way that the kernel has.
+    #[arg(long)]
+    mechanism: Option<Mechanism>,
     /// Show whole keys; by default only their first bytes and their length are shown.
     #[arg(long)]
     show_keys: bool,
@@ -51,23 +54,33 @@ pub struct ObserveArguments {
 /// When the process has no RocksDB that can be read, or the kernel refuses.
 pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
     let target = Inspector::new().inspect(arguments.pid)?;
-    let mut sentinel = Sentinel::load()?;
-    let mut windows = Windows::load()?;
+    let features = KernelFeatures::probe();
+    let mechanism = match arguments.mechanism {
+        Some(mechanism) => mechanism.check(&features)?,
+        None => Mechanism::choose(&features)?,
+    };
+    let mut sentinel = Sentinel::load(&features)?;
+    let mut windows = Windows::load(mechanism)?;
     sentinel.watch(&target, SLOT)?;
-    let opening = sentinel.read(arguments.pid)?;
+    let opening = sentinel.read(SLOT)?;
     let thresholds = Thresholds {
         tombstones_per_operation: arguments.tombstones_per_operation,
         block_reads_per_operation: arguments.block_reads_per_operation,
     };
     let mut window = windows.open(&target, SLOT, thresholds, &opening)?;
     eprintln!("observing {}", target.name);
+    if let Some(reason) = sentinel.absence() {
+        eprintln!("this kernel has no sentinel, totals are those of the window: {reason}");
+    }
     wait(arguments, &target, &mut windows)?;
-    let settling = sentinel.read(arguments.pid)?;
+    let settling = sentinel.read(SLOT)?;
     window.disarm();
-    let closing = sentinel.read(arguments.pid)?;
+    let closing = sentinel.read(SLOT)?;
     let result = windows.collect(window, &settling, &closing)?;
     let report = json!({
         "target": target.name,
+        "mechanism": result.mechanism,
+        "totals_by": result.totals_by,
         "threads": closing.threads,
         "threads_ended": closing.threads_ended,
         "threads_ended_unread": closing.threads_ended_unread,
@@ -79,7 +92,8 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
         "operations": result.window.operations,
         "operations_painful": result.window.operations_painful,
         "records_lost": result.window.records_lost,
-        "probe_hits": result.hits,
+        "probe_hits": result.probe_cost.total(),
+        "probe_sites": result.probe_cost.sites,
         "read_failures": result.read_failures,
         "map_full": result.map_full,
         "duration_ns": result.window.duration_ns,
@@ -88,7 +102,7 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
     if arguments.json {
         println!("{report}")
     } else {
-        print_text(&report)
+        print_text(&report, result.totals_by)
     }
     Ok(())
 }
@@ -127,7 +141,7 @@ fn observations(target: &Target, result: &WindowResult, show_keys: bool) -> Vec<
         .collect()
 }
 
-fn print_text(report: &Value) {
+fn print_text(report: &Value, totals_by: TotalsBy) {
     let counters = |name: &str| {
         let part = report.get(name).cloned().unwrap_or_default();
         format!(
@@ -136,7 +150,8 @@ fn print_text(report: &Value) {
             part["block_reads"].to_string()
         )
     };
-    println!("total         {}", counters("total"));
+    let whose = if totals_by == TotalsBy::Windows { ", of the window only" } else { "" };
+    println!("total         {}{whose}", counters("total"));
     println!("attributed    {}", counters("attributed"));
     println!("unattributed  {}", counters("unattributed"));
     println!(

@@ -37,6 +37,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         policy_path: arguments.policy.clone(),
         pids: arguments.pid.clone(),
         hook_library: None,
+        mechanism: None,
     })?;
     let snapshot = engine.cycle_once();
     if arguments.json {

@@ -4,6 +4,7 @@ use crate::api;
 use crate::engine::{Control, Engine, EngineOptions};
 use crate::failure::Failure;
 use crate::policy_file;
+use crate::probe::Mechanism;
 use crate::snapshot::{COMMANDS_QUEUED_MAX, Command, Snapshot};
 use clap::Args;
 use sexton_tuner::policy::Policy;
@@ -31,6 +32,9 @@ pub struct RunArguments {
     /// The hook's library; by default beside the agent's executable, then in /usr/lib/sexton.
     #[arg(long, value_name = "FILE")]
     hook_library: Option<PathBuf>,
+    /// How to arm probes; by default the best way that the kernel has.
+    #[arg(long)]
+    mechanism: Option<Mechanism>,
 }
 
 /// Runs until SIGINT or SIGTERM.
@@ -46,6 +50,7 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
         policy_path: arguments.policy.clone(),
         pids: arguments.pid.clone(),
         hook_library: arguments.hook_library.clone(),
+        mechanism: arguments.mechanism,
     })?;
     let stop = Arc::new(AtomicBool::new(false));
     let (publisher, snapshots) = watch::channel(Arc::new(Snapshot::default()));

@@ -16,7 +16,7 @@ mod watched;
 pub use control::Control;
 
 use crate::failure::Failure;
-use crate::probe::{OpenWindow, Sentinel, Windows};
+use crate::probe::{KernelFeatures, Mechanism, OpenWindow, Sentinel, Windows};
 use crate::snapshot::Snapshot;
 use history::History;
 use roster::Roster;
@@ -27,7 +27,7 @@ use sexton_tuner::schedule::{BudgetBucket, io_budget_at};
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Instant;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 /// What an engine is to do.
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ pub struct EngineOptions {
     pub pids: Vec<u32>,
     /// The hook's library, where it was named.
     pub hook_library: Option<PathBuf>,
+    /// How probes are armed; `None`: the best way that the kernel has.
+    pub mechanism: Option<Mechanism>,
 }
 
 /// The loop and all that it knows.
@@ -66,10 +68,20 @@ impl Engine {
     pub fn new(options: EngineOptions) -> Result<Engine, Failure> {
         let mut roster = Roster::new(options.pids.clone());
         roster.check()?;
+        let features = KernelFeatures::probe();
+        let mechanism = match options.mechanism {
+            Some(mechanism) => mechanism.check(&features)?,
+            None => Mechanism::choose(&features)?,
+        };
+        let sentinel = Sentinel::load(&features)?;
+        if let Some(reason) = sentinel.absence() {
+            warn!(reason, "this kernel has no sentinel: totals are those of the windows");
+        }
+        info!(kernel = features.release, mechanism = mechanism.describe(), "probes");
         let now = jiff::Timestamp::now();
         Ok(Engine {
-            sentinel: Sentinel::load()?,
-            windows: Windows::load()?,
+            sentinel,
+            windows: Windows::load(mechanism)?,
             roster,
             plan: empty_plan(now),
             bucket: BudgetBucket::full(io_budget_at(&options.policy, now), now),
@@ -115,7 +127,7 @@ impl Engine {
     /// The sentinel's turn: what did every target count since the last cycle?
     fn read_totals(&mut self) {
         for watched in &mut self.roster.watched {
-            match self.sentinel.read(watched.target.process.pid) {
+            match self.sentinel.read(watched.slot) {
                 Ok(reading) => watched.take_reading(reading),
                 Err(error) => warn!(target = watched.target.name, %error, "cannot read totals"),
             }
@@ -132,12 +144,12 @@ impl Engine {
         let until = Instant::now() + self.options.policy.timing.window.duration();
         let windows = &mut self.windows;
         control.wait_until(until, || windows.poll());
-        for (pid, window) in open {
-            self.close_window(pid, window);
+        for window in open {
+            self.close_window(window);
         }
     }
 
-    fn open_windows(&mut self, always: bool) -> Vec<(u32, OpenWindow)> {
+    fn open_windows(&mut self, always: bool) -> Vec<OpenWindow> {
         let policy = &self.options.policy;
         let mut open = Vec::new();
         for watched in &mut self.roster.watched {
@@ -152,21 +164,21 @@ impl Engine {
             let thresholds = watched.thresholds(policy);
             watched.last_window = Some(Instant::now());
             match self.windows.open(&watched.target, watched.slot, thresholds, &watched.last) {
-                Ok(window) => open.push((watched.target.process.pid, window)),
+                Ok(window) => open.push(window),
                 Err(error) => warn!(target = watched.target.name, %error, "cannot open a window"),
             }
         }
         open
     }
 
-    fn close_window(&mut self, pid: u32, mut window: OpenWindow) {
-        let Some(watched) = self.roster.watched.iter_mut().find(|watched| watched.target.process.pid == pid)
-        else {
+    fn close_window(&mut self, mut window: OpenWindow) {
+        let slot = window.slot();
+        let Some(watched) = self.roster.watched.iter_mut().find(|watched| watched.slot == slot) else {
             return;
         };
-        let result = self.sentinel.read(pid).and_then(|settling| {
+        let result = self.sentinel.read(slot).and_then(|settling| {
             window.disarm();
-            let closing = self.sentinel.read(pid)?;
+            let closing = self.sentinel.read(slot)?;
             Ok((self.windows.collect(window, &settling, &closing)?, closing))
         });
         match result {
@@ -175,11 +187,10 @@ impl Engine {
                     target = watched.target.name,
                     operations = result.window.operations,
                     painful = result.window.operations_painful,
-                    hits = result.hits,
+                    hits = result.probe_cost.total(),
                     "window"
                 );
-                watched.take_window(&result);
-                watched.extend_interval(closing);
+                watched.take_window(&result, closing);
                 self.fresh.push(watched.target.name.clone());
                 evidence::update(watched, result, self.options.hook_library.as_deref());
             }

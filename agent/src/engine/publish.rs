@@ -38,11 +38,14 @@ impl Engine {
     }
 
     /// The same while windows are open.
-    pub(super) fn snapshot_armed(&self, open: &[(u32, OpenWindow)]) -> Snapshot {
+    pub(super) fn snapshot_armed(&self, open: &[OpenWindow]) -> Snapshot {
         let mut snapshot = self.snapshot();
-        for target in &mut snapshot.targets {
-            if target.state == TargetState::Watching && open.iter().any(|(pid, _)| *pid == target.pid) {
-                target.state = TargetState::Armed;
+        let armed = |watched: &&Watched| open.iter().any(|window| window.slot() == watched.slot);
+        for watched in self.roster.watched.iter().filter(armed) {
+            let name = &watched.target.name;
+            let view = snapshot.targets.iter_mut().find(|view| view.name == *name);
+            if let Some(view) = view.filter(|view| view.state == TargetState::Watching) {
+                view.state = TargetState::Armed;
             }
         }
         snapshot

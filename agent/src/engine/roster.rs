@@ -95,14 +95,16 @@ impl Roster {
         let results = if self.pids.is_empty() {
             self.inspector.discover()
         } else {
-            self.pids.iter().map(|pid| self.inspector.inspect(*pid)).collect()
+            let of_pid = |pid: &u32| match self.inspector.inspect_all(*pid) {
+                Ok(targets) => targets.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            };
+            self.pids.iter().flat_map(of_pid).collect()
         };
         let mut found = Vec::new();
         for result in results {
             match result {
-                // The kernel's tables know one target a process.
-                Ok(target) if target.is_primary => found.push(target),
-                Ok(_) => {}
+                Ok(target) => found.push(target),
                 Err(error) => self.say_once(&error),
             }
         }
@@ -128,7 +130,6 @@ impl Roster {
             Ok(()) => info!(target = name, "watching"),
             Err(error) => {
                 warn!(target = name, %error, help = error.remedy(), "cannot watch");
-                sentinel.forget(id.process.pid);
                 self.refused.insert(id);
             }
         }
@@ -144,7 +145,7 @@ impl Roster {
         let pid = target.process.pid;
         let slot = self.free_slot().ok_or(ProbeError::TooManyTargets { pid, max: TARGETS_MAX })?;
         sentinel.watch(&target, slot)?;
-        let reading = sentinel.read(pid)?;
+        let reading = sentinel.read(slot).inspect_err(|_| sentinel.forget(slot))?;
         let mode = policy.mode_of(&entry);
         self.watched.push(Watched::new(target, entry, mode, slot, reading));
         Ok(())
@@ -164,7 +165,7 @@ impl Roster {
         let ended: Vec<Watched> = ended;
         for watched in ended {
             info!(target = watched.target.name, "gone");
-            sentinel.forget(watched.target.process.pid);
+            sentinel.forget(watched.slot);
             let since = Instant::now();
             self.lost.push(Lost { view: watched.view_when_lost(), since });
         }

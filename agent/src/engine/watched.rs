@@ -2,7 +2,7 @@
 
 use super::identity::Identities;
 use crate::actuator::HookClient;
-use crate::probe::{SentinelReading, Slot, Thresholds, WindowResult};
+use crate::probe::{SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
 use crate::snapshot::{GapView, TargetState, TargetView};
 use crate::sst::{Order, PropertiesCache};
 use crate::target::facts::{Gap, Target};
@@ -66,6 +66,7 @@ pub struct Watched {
 #[derive(Default)]
 struct Sums {
     attributed: Counters,
+    totals: Counters,
     operations: u64,
     operations_painful: u64,
     window_ns: u64,
@@ -122,8 +123,13 @@ impl Watched {
         self.paused_until = Some(Instant::now() + pause);
     }
 
-    /// Takes a reading of the sentinel as the end of an interval.
+    /// Takes a reading of the sentinel as the end of an interval. Where there is no sentinel the interval is that
+    /// of the last window.
     pub fn take_reading(&mut self, reading: SentinelReading) {
+        if reading.totals_by == TotalsBy::Windows {
+            self.last = reading;
+            return;
+        }
         let elapsed = reading.at.saturating_duration_since(self.last.at);
         self.interval = SentinelInterval {
             duration_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
@@ -133,7 +139,7 @@ impl Watched {
     }
 
     /// Moves the end of the interval to a later reading: the window lies in it as well.
-    pub fn extend_interval(&mut self, reading: SentinelReading) {
+    fn extend_interval(&mut self, reading: SentinelReading) {
         let elapsed = reading.at.saturating_duration_since(self.last.at);
         let more = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         self.interval.duration_ns = self.interval.duration_ns.saturating_add(more);
@@ -141,9 +147,16 @@ impl Watched {
         self.last = reading;
     }
 
-    /// Adds a window to the target's sums.
-    pub fn take_window(&mut self, result: &WindowResult) {
+    /// Adds a window to the target's sums; `closing` is the sentinel's reading at its end.
+    pub fn take_window(&mut self, result: &WindowResult, closing: SentinelReading) {
         let window = &result.window;
+        match closing.totals_by {
+            TotalsBy::Sentinel => self.extend_interval(closing),
+            TotalsBy::Windows => {
+                self.interval = SentinelInterval { duration_ns: window.duration_ns, counters: window.total };
+            }
+        }
+        self.sums.totals = self.sums.totals.plus(window.total);
         self.sums.attributed = self.sums.attributed.plus(window.attributed);
         self.sums.operations += window.operations;
         self.sums.operations_painful += window.operations_painful;
@@ -203,7 +216,16 @@ impl Watched {
                 "Linux 6.16 or newer reads a thread a last time when it ends; otherwise shorten loop.interval"
                     .into(),
         });
-        let run_time = [level, invariants, unread, self.hook_gap.clone(), self.files_gap.clone()];
+        let windows_only = (self.last.totals_by == TotalsBy::Windows).then(|| Gap {
+            what: "this kernel has no sentinel".into(),
+            reason:
+                "what was counted while no window was open is not known, and windows come by the survey timer"
+                    .into(),
+            remedy: "Linux 5.18 or newer has it (bpf_copy_from_user_task); otherwise shorten loop.survey"
+                .into(),
+        });
+        let run_time =
+            [windows_only, level, invariants, unread, self.hook_gap.clone(), self.files_gap.clone()];
         let gaps = self.target.gaps.iter().cloned().chain(run_time.into_iter().flatten());
         gaps.map(|gap| GapView { what: gap.what, reason: gap.reason, remedy: gap.remedy }).collect()
     }
@@ -230,7 +252,14 @@ impl Watched {
                 .iter()
                 .map(|database| database.path.display().to_string())
                 .collect(),
-            totals: self.last.total.minus(self.baseline),
+            totals: match self.last.totals_by {
+                TotalsBy::Sentinel => self.last.total.minus(self.baseline),
+                TotalsBy::Windows => self.sums.totals,
+            },
+            totals_by: match self.last.totals_by {
+                TotalsBy::Sentinel => "sentinel".to_owned(),
+                TotalsBy::Windows => "windows".to_owned(),
+            },
             attributed: self.sums.attributed,
             operations: self.sums.operations,
             operations_painful: self.sums.operations_painful,

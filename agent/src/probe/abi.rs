@@ -47,9 +47,13 @@ pub unsafe trait Record: Sized + Copy {
 // SAFETY: all of these are integers and arrays of integers, with explicit padding fields.
 unsafe impl Record for sexton_recipe {}
 // SAFETY: as above.
+unsafe impl Record for sexton_process {}
+// SAFETY: as above.
 unsafe impl Record for sexton_operation {}
 // SAFETY: as above.
 unsafe impl Record for sexton_iterator_id {}
+// SAFETY: as above.
+unsafe impl Record for sexton_thread_id {}
 // SAFETY: as above.
 unsafe impl Record for sexton_thread {}
 // SAFETY: as above.
@@ -60,8 +64,8 @@ unsafe impl Record for sexton_thread_reading {}
 const _: () = assert!(size_of::<sexton_recipe>() == 72);
 const _: () = assert!(size_of::<sexton_operation>() == 424);
 const _: () = assert!(size_of::<sexton_thread>() == 80);
-const _: () = assert!(size_of::<sexton_totals>() == 128);
-const _: () = assert!(size_of::<sexton_thread_reading>() == 64);
+const _: () = assert!(size_of::<sexton_totals>() == 376);
+const _: () = assert!(size_of::<sexton_thread_reading>() == 72);
 const _: () = assert!(std::mem::offset_of!(sexton_operation, end_key) == 296);
 
 impl From<sexton_counters> for Counters {
@@ -86,15 +90,25 @@ impl sexton_totals {
             block_read_bytes: combine(one.block_read_bytes, two.block_read_bytes),
             block_cache_hits: combine(one.block_cache_hits, two.block_cache_hits),
         };
+        let hits = |one: sexton_site_hits, two: sexton_site_hits| sexton_site_hits {
+            entries: combine(one.entries, two.entries),
+            entries_skipped: combine(one.entries_skipped, two.entries_skipped),
+            returns: combine(one.returns, two.returns),
+            returns_skipped: combine(one.returns_skipped, two.returns_skipped),
+        };
+        let mut sites = self.sites;
+        for (site, other) in sites.iter_mut().zip(other.sites) {
+            *site = hits(*site, other);
+        }
         sexton_totals {
             attributed: counters(self.attributed, other.attributed),
             unowned: counters(self.unowned, other.unowned),
             operations: combine(self.operations, other.operations),
             operations_painful: combine(self.operations_painful, other.operations_painful),
             records_lost: combine(self.records_lost, other.records_lost),
-            hits: combine(self.hits, other.hits),
             read_failures: combine(self.read_failures, other.read_failures),
             map_full: combine(self.map_full, other.map_full),
+            sites,
         }
     }
 }

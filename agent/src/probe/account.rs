@@ -55,7 +55,11 @@ impl Account {
 
     fn take_living(&mut self, reading: &sexton_thread_reading) {
         if reading.flags & SEXTON_READING_HAS_COUNTERS != 0 {
-            self.live.insert(key(reading), reading.counters.into());
+            let now: Counters = reading.counters.into();
+            let before = self.live.insert(key(reading), now).unwrap_or_default();
+            // What a host has reset was counted all the same. What it counted between the last reading and the
+            // reset is not known.
+            self.ended = self.ended.plus(lost_to_reset(before, now));
         } else {
             // Untouched or unreadable for now: keep what was known, so that the sum never falls.
             self.live.entry(key(reading)).or_default();
@@ -72,7 +76,8 @@ impl Account {
             self.threads_ended_unread += 1;
         }
         let last_word = if reading.flags & SEXTON_READING_HAS_COUNTERS != 0 {
-            reading.counters.into()
+            let now = reading.counters.into();
+            lost_to_reset(last_seen, now).plus(now)
         } else {
             last_seen
         };
@@ -90,6 +95,18 @@ impl Account {
                 self.threads_ended_unread += 1;
             }
         }
+    }
+}
+
+/// What stood in the counters that have fallen since: they were set to zero in between.
+fn lost_to_reset(before: Counters, now: Counters) -> Counters {
+    let lost = |before: u64, now: u64| if now < before { before } else { 0 };
+    Counters {
+        tombstones_skipped: lost(before.tombstones_skipped, now.tombstones_skipped),
+        keys_skipped: lost(before.keys_skipped, now.keys_skipped),
+        block_reads: lost(before.block_reads, now.block_reads),
+        block_read_bytes: lost(before.block_read_bytes, now.block_read_bytes),
+        block_cache_hits: lost(before.block_cache_hits, now.block_cache_hits),
     }
 }
 
@@ -162,6 +179,16 @@ mod tests {
         account.take(&[reading(1, 10)], &[]);
         account.take(&[unreadable(1)], &[]);
         assert_eq!(account.total().tombstones_skipped, 10);
+    }
+
+    #[test]
+    fn counters_that_the_host_resets_do_not_lower_the_sum() {
+        let mut account = Account::default();
+        account.take(&[reading(1, 10)], &[]);
+        account.take(&[reading(1, 3)], &[]);
+        assert_eq!(account.total().tombstones_skipped, 13);
+        account.take(&[], &[reading(1, 2)]);
+        assert_eq!(account.total().tombstones_skipped, 15);
     }
 
     #[test]

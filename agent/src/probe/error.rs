@@ -6,10 +6,18 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProbeError {
+    /// The kernel lacks something, or it could not be found out whether it has it.
+    #[error("this kernel has no {what}: {reason}")]
+    Kernel {
+        /// What it lacks.
+        what: &'static str,
+        /// What it said.
+        reason: String,
+    },
     /// The kernel refused an object.
     #[error("cannot load the BPF object {object}: {source}")]
     Load {
-        /// `sentinel` or `seek`.
+        /// Name of its source in `bpf/`.
         object: &'static str,
         /// What libbpf said.
         source: libbpf_rs::Error,
@@ -54,15 +62,23 @@ pub enum ProbeError {
         /// Process.
         pid: u32,
     },
-    /// The process is not being watched.
-    #[error("process {pid} is not being watched")]
+    /// Nobody is being watched in this slot.
+    #[error("slot {slot} is not being watched")]
     NotWatched {
-        /// Process.
-        pid: u32,
+        /// The slot.
+        slot: u32,
     },
     /// All slots are taken.
     #[error("process {pid} cannot be watched: {max} targets are being watched already")]
     TooManyTargets {
+        /// Process.
+        pid: u32,
+        /// How many there can be.
+        max: usize,
+    },
+    /// More copies of RocksDB in one process than are told apart.
+    #[error("process {pid}: {max} copies of RocksDB are being watched in it already")]
+    TooManyCopies {
         /// Process.
         pid: u32,
         /// How many there can be.
@@ -74,18 +90,21 @@ impl ProbeError {
     /// What an operator can do about it, in one sentence.
     pub fn remedy(&self) -> &'static str {
         match self {
-            ProbeError::Load { .. } => {
-                "run as root or with CAP_BPF and CAP_PERFMON, on Linux 6.6 or newer with BTF \
-                 (/sys/kernel/btf/vmlinux); SEXTON_LOG=libbpf=debug shows the verifier's words"
+            ProbeError::Kernel { .. } | ProbeError::Load { .. } => {
+                "run as root or with CAP_BPF and CAP_PERFMON, on Linux 5.10 or newer with BTF \
+                 (/sys/kernel/btf/vmlinux), where 5.10 also wants a high RLIMIT_MEMLOCK; \
+                 SEXTON_LOG=libbpf=trace shows the verifier's words"
             }
             ProbeError::Attach { .. } => {
-                "check that the process still runs and that the agent has CAP_PERFMON, and CAP_SYS_PTRACE \
-                 for processes of other users"
+                "check that the process still runs and that the agent has CAP_PERFMON, CAP_SYS_PTRACE \
+                 for processes of other users, and before Linux 6.6.35 CAP_SYS_ADMIN"
             }
             ProbeError::NoSites { .. } | ProbeError::Layout { .. } | ProbeError::NoCounters { .. } => {
                 "`sexton inspect --pid PID` says what was found in the target and what is missing"
             }
-            ProbeError::TooManyTargets { .. } => "name the targets that matter in a policy (`targets:`)",
+            ProbeError::TooManyTargets { .. } | ProbeError::TooManyCopies { .. } => {
+                "name the targets that matter in a policy (`targets:`)"
+            }
             ProbeError::Access { .. } | ProbeError::NotWatched { .. } => {
                 "this is not expected: run again with SEXTON_LOG=debug and report what it says"
             }

@@ -7,6 +7,14 @@ pub fn forward_libbpf_messages() {
     libbpf_rs::set_print(Some((PrintLevel::Debug, forward)));
 }
 
+/// Runs `body` with libbpf's messages turned down: what fails there is an answer and no fault.
+pub fn quietly<T>(body: impl FnOnce() -> T) -> T {
+    let before = libbpf_rs::set_print(Some((PrintLevel::Debug, murmur)));
+    let result = body();
+    libbpf_rs::set_print(before);
+    result
+}
+
 fn forward(level: PrintLevel, message: String) {
     let message = message.trim_end();
     match level {
@@ -14,4 +22,8 @@ fn forward(level: PrintLevel, message: String) {
         PrintLevel::Info => tracing::debug!(target: "libbpf", "{message}"),
         PrintLevel::Debug => tracing::trace!(target: "libbpf", "{message}"),
     }
+}
+
+fn murmur(_level: PrintLevel, message: String) {
+    tracing::trace!(target: "libbpf", "{}", message.trim_end());
 }

@@ -1,26 +1,37 @@
 //! The kernel side's other half: loading the BPF programs, reading totals, opening windows.
 //!
-//! [`Sentinel`] reads every thread's totals with no probe in the target; [`Windows`] arms probes for a
-//! short time and gives back who is to be charged for what. Neither decides when: that is the engine's
-//! business, and what it means is the tuner's. `unsafe` is confined to `abi` and `iterator`.
+//! [`KernelFeatures`] says what the kernel has and [`Mechanism`] what follows for the probes. [`Sentinel`] reads
+//! every thread's totals with no probe in the target; [`Windows`] arms probes for a short time and gives
+//! back who is to be charged for what. Neither decides when: that is the engine's business, and what it
+//! means is the tuner's. `unsafe` is confined to `abi` and `raw_link`.
 
 mod abi;
 mod account;
 mod error;
-mod iterator;
+mod features;
 mod libbpf_log;
+mod mechanism;
+mod object;
+mod operation;
+mod programs;
+mod raw_link;
 mod recipe;
 mod sentinel;
-mod skeleton;
+mod site;
 mod window;
 
 pub use error::ProbeError;
+pub use features::{Answer, KernelFeatures};
 pub use libbpf_log::forward_libbpf_messages;
+pub use mechanism::Mechanism;
+pub use operation::Operation;
 pub use recipe::Thresholds;
-pub use sentinel::{Sentinel, SentinelReading};
-pub use window::{OpenWindow, Operation, WindowResult, Windows};
+pub use sentinel::{Sentinel, SentinelReading, TotalsBy};
+pub use site::{ProbeHits, Site, SiteHits};
+pub use window::{OPERATIONS_KEPT_MAX, OpenWindow, WindowResult, Windows};
 
-/// Index into the kernel's table of totals; one per target watched at the same time.
+/// Index into the kernel's tables; one for each target watched at the same time. A process with two copies of
+/// RocksDB has two.
 pub type Slot = u32;
 
 /// Targets that can be watched at the same time.

@@ -1,14 +1,20 @@
 //! The sentinel: exact totals of a target's threads, with no probe in the target.
+//!
+//! Kernels before 5.18 cannot have one. Then it is absent: watching works, readings are empty and say
+//! [`TotalsBy::Windows`], and all that is known of a target comes from its windows.
 
-use super::abi::{Record, SEXTON_READING_HAS_COUNTERS, SEXTON_READING_HAS_PERF_LEVEL, sexton_thread_reading};
+use super::abi::{
+    Record, SEXTON_READING_HAS_COUNTERS, SEXTON_READING_HAS_PERF_LEVEL, SEXTON_SLOTS_PER_PROCESS_MAX,
+    sexton_process, sexton_recipe, sexton_thread_reading,
+};
 use super::account::Account;
-use super::iterator::attach_to_process;
+use super::object::BpfObject;
+use super::raw_link::attach_to_process;
 use super::recipe::{Thresholds, recipe};
-use super::skeleton::{SentinelSkel, SentinelSkelBuilder, object_room};
-use super::{ProbeError, Slot};
+use super::{Answer, KernelFeatures, ProbeError, Slot};
 use crate::target::facts::Target;
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, Object, RingBuffer, RingBufferBuilder};
+use serde::Serialize;
 use sexton_tuner::evidence::Counters;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,16 +30,43 @@ type EndedQueue = Rc<RefCell<Vec<sexton_thread_reading>>>;
 /// Reads the totals of any number of targets. Nothing of it is in the target: a thread of the agent walks
 /// the kernel's list of the target's threads and copies their counters out of their memory.
 pub struct Sentinel {
-    skeleton: SentinelSkel<'static>,
+    presence: Presence,
+    watched: HashMap<Slot, Watched>,
+}
+
+enum Presence {
+    Loaded(Loaded),
+    /// The kernel has none, and why.
+    Absent(String),
+}
+
+/// The programs in the kernel.
+struct Loaded {
+    object: Object,
+    recipes: MapHandle,
+    processes: MapHandle,
+    pass: MapHandle,
     _thread_end: Link,
     ended_ring: RingBuffer<'static>,
     ended: EndedQueue,
-    watched: HashMap<u32, Watched>,
 }
 
 struct Watched {
-    iterator: Link,
+    pid: u32,
+    /// `None` where the sentinel is absent.
+    iterator: Option<Link>,
     account: Account,
+}
+
+/// Who counted a total.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TotalsBy {
+    /// The sentinel: all that the target's threads counted.
+    #[default]
+    Sentinel,
+    /// The probes, while windows were open: the kernel has no sentinel.
+    Windows,
 }
 
 /// What the sentinel read of one target at one moment.
@@ -41,6 +74,8 @@ struct Watched {
 pub struct SentinelReading {
     /// When, on the monotonic clock.
     pub at: Instant,
+    /// Whose totals are to be believed: this reading's, or, where there is no sentinel, the windows'.
+    pub totals_by: TotalsBy,
     /// Sum over all threads, living and ended since the target is being watched.
     pub total: Counters,
     /// Living threads.
@@ -65,92 +100,181 @@ impl SentinelReading {
 }
 
 impl Sentinel {
-    /// Loads the programs and begins to listen for ending threads.
+    /// Loads the programs and begins to listen for ending threads. Where the kernel is known to have no
+    /// sentinel, one that is absent.
     ///
     /// # Errors
     /// [`ProbeError::Load`], [`ProbeError::Attach`].
-    pub fn load() -> Result<Sentinel, ProbeError> {
-        let load_error = |source| ProbeError::Load { object: "sentinel", source };
-        let open = SentinelSkelBuilder::default().open(object_room()).map_err(load_error)?;
-        let skeleton = open.load().map_err(load_error)?;
-        let thread_end = skeleton.progs.sexton_thread_end.attach().map_err(|source| ProbeError::Attach {
-            what: "the thread-end tracepoint",
-            pid: 0,
-            source,
-        })?;
-        let ended = EndedQueue::default();
-        let queue = Rc::clone(&ended);
-        let mut ring = RingBufferBuilder::new();
-        ring.add(&skeleton.maps.sexton_ended, move |bytes| {
-            if let Some(reading) = sexton_thread_reading::from_bytes(bytes) {
-                queue.borrow_mut().push(reading);
-            }
-            0
-        })
-        .map_err(load_error)?;
-        let ended_ring = ring.build().map_err(load_error)?;
-        Ok(Sentinel { skeleton, _thread_end: thread_end, ended_ring, ended, watched: HashMap::new() })
+    pub fn load(features: &KernelFeatures) -> Result<Sentinel, ProbeError> {
+        let presence = match &features.task_iterator {
+            Answer::No(reason) => Presence::Absent(reason.clone()),
+            Answer::Yes | Answer::Unknown(_) => Presence::Loaded(Loaded::load()?),
+        };
+        Ok(Sentinel { presence, watched: HashMap::new() })
+    }
+
+    /// Why there is no sentinel; `None` where there is one.
+    pub fn absence(&self) -> Option<&str> {
+        match &self.presence {
+            Presence::Loaded(_) => None,
+            Presence::Absent(reason) => Some(reason),
+        }
     }
 
     /// Begins to watch a target; what its threads counted before is part of the first reading.
     ///
     /// # Errors
-    /// [`ProbeError::Attach`] when the process has gone, [`ProbeError::Layout`], [`ProbeError::Access`].
+    /// [`ProbeError::Attach`] when the process has gone, [`ProbeError::Layout`], [`ProbeError::Access`],
+    /// [`ProbeError::TooManyCopies`].
     pub fn watch(&mut self, target: &Target, slot: Slot) -> Result<(), ProbeError> {
         let pid = target.process.pid;
         // Thresholds are the windows' business; the sentinel has none.
         let thresholds = Thresholds { tombstones_per_operation: 0, block_reads_per_operation: 0 };
-        let recipe = recipe(target, slot, thresholds)?;
-        self.skeleton
-            .maps
-            .sexton_watched
-            .update(&pid.to_ne_bytes(), recipe.as_bytes(), MapFlags::ANY)
-            .map_err(|source| ProbeError::Access { what: "the map of watched processes", source })?;
-        match attach_to_process(&self.skeleton.progs.sexton_sentinel, pid) {
-            Ok(iterator) => {
-                self.watched.insert(pid, Watched { iterator, account: Account::default() });
-                Ok(())
-            }
-            Err(error) => {
-                self.forget(pid);
-                Err(error)
-            }
+        let recipe = recipe(target, thresholds)?;
+        self.watched.insert(slot, Watched { pid, iterator: None, account: Account::default() });
+        if let Err(error) = self.begin(slot, &recipe) {
+            self.forget(slot);
+            return Err(error);
         }
+        Ok(())
     }
 
-    /// Stops watching a process; nothing happens if it was not watched.
-    pub fn forget(&mut self, pid: u32) {
-        self.watched.remove(&pid);
-        // Absent is as good as removed.
-        let _ = self.skeleton.maps.sexton_watched.delete(&pid.to_ne_bytes());
+    fn begin(&mut self, slot: Slot, recipe: &sexton_recipe) -> Result<(), ProbeError> {
+        let process = self.process(recipe.process_id)?;
+        let Presence::Loaded(loaded) = &self.presence else { return Ok(()) };
+        write(&loaded.recipes, slot, recipe)?;
+        write(&loaded.processes, recipe.process_id, &process)?;
+        let program = BpfObject::Sentinel.program(&loaded.object, "sexton_sentinel")?;
+        let iterator = attach_to_process(&program, recipe.process_id)?;
+        if let Some(watched) = self.watched.get_mut(&slot) {
+            watched.iterator = Some(iterator);
+        }
+        Ok(())
     }
 
-    /// Reads the totals of a watched process. Of a process that has ended, the last ones.
+    /// The slots of a process that are being watched.
+    fn process(&self, pid: u32) -> Result<sexton_process, ProbeError> {
+        let mut process = sexton_process::default();
+        for (slot, _) in self.watched.iter().filter(|(_, watched)| watched.pid == pid) {
+            let room = process.slots.get_mut(process.count as usize);
+            *room.ok_or(ProbeError::TooManyCopies { pid, max: SEXTON_SLOTS_PER_PROCESS_MAX as usize })? =
+                *slot;
+            process.count += 1;
+        }
+        Ok(process)
+    }
+
+    /// Stops watching a slot; nothing happens if it was not watched.
+    pub fn forget(&mut self, slot: Slot) {
+        let Some(watched) = self.watched.remove(&slot) else { return };
+        let others = self.process(watched.pid).unwrap_or_default();
+        let Presence::Loaded(loaded) = &self.presence else { return };
+        // A slot with no process in it is read for nobody; a map that cannot be written has no entry.
+        let _ = write(&loaded.recipes, slot, &sexton_recipe::default());
+        let _ = if others.count > 0 {
+            write(&loaded.processes, watched.pid, &others)
+        } else {
+            loaded.processes.delete(&watched.pid.to_ne_bytes()).map_err(map_error)
+        };
+    }
+
+    /// Reads the totals of a watched slot. Of a process that has ended, the last ones.
     ///
     /// # Errors
     /// [`ProbeError::NotWatched`], [`ProbeError::Access`].
-    pub fn read(&mut self, pid: u32) -> Result<SentinelReading, ProbeError> {
-        let watched = self.watched.get(&pid).ok_or(ProbeError::NotWatched { pid })?;
-        let pass = read_pass(&watched.iterator)?;
+    pub fn read(&mut self, slot: Slot) -> Result<SentinelReading, ProbeError> {
+        let watched = self.watched.get(&slot).ok_or(ProbeError::NotWatched { slot })?;
+        let (Presence::Loaded(loaded), Some(iterator)) = (&self.presence, &watched.iterator) else {
+            return Ok(SentinelReading::absent());
+        };
+        let pass = loaded.read_pass(slot, iterator)?;
         let at = Instant::now();
         // After the pass: a thread that ended in between is in both, and its end has the last word.
-        let ended = self.take_ended(pid)?;
-        let watched = self.watched.get_mut(&pid).ok_or(ProbeError::NotWatched { pid })?;
+        let ended = self.take_ended(slot)?;
+        let watched = self.watched.get_mut(&slot).ok_or(ProbeError::NotWatched { slot })?;
         watched.account.take(&pass, &ended);
         Ok(reading(at, &pass, &watched.account))
     }
 
-    /// Readings of ended threads of `pid`; those of other processes stay for their turn.
-    fn take_ended(&mut self, pid: u32) -> Result<Vec<sexton_thread_reading>, ProbeError> {
-        self.ended_ring
+    /// Readings of ended threads of a slot; those of other slots stay for their turn.
+    fn take_ended(&self, slot: Slot) -> Result<Vec<sexton_thread_reading>, ProbeError> {
+        let Presence::Loaded(loaded) = &self.presence else { return Ok(Vec::new()) };
+        loaded
+            .ended_ring
             .consume()
             .map_err(|source| ProbeError::Access { what: "the ring of ended threads", source })?;
-        let mut queue = self.ended.borrow_mut();
-        queue.retain(|reading| self.watched.contains_key(&reading.process_id));
-        let (ours, others) = queue.drain(..).partition(|reading| reading.process_id == pid);
+        let mut queue = loaded.ended.borrow_mut();
+        // A slot may have had another process a moment ago.
+        queue.retain(|reading| {
+            self.watched.get(&reading.slot).is_some_and(|watched| watched.pid == reading.process_id)
+        });
+        let (ours, others) = queue.drain(..).partition(|reading| reading.slot == slot);
         *queue = others;
         Ok(ours)
     }
+}
+
+impl Loaded {
+    fn load() -> Result<Loaded, ProbeError> {
+        let kind = BpfObject::Sentinel;
+        let object = kind.load(kind.open()?)?;
+        let thread_end = kind
+            .program(&object, "sexton_thread_end")?
+            .attach()
+            .map_err(|source| ProbeError::Attach { what: "the thread-end tracepoint", pid: 0, source })?;
+        let ended = EndedQueue::default();
+        let queue = Rc::clone(&ended);
+        let ring_map = kind.map(&object, "sexton_ended")?;
+        let mut ring = RingBufferBuilder::new();
+        ring.add(&ring_map, move |bytes| {
+            queue.borrow_mut().extend(sexton_thread_reading::from_bytes(bytes));
+            0
+        })
+        .map_err(|source| kind.load_error(source))?;
+        let ended_ring = ring.build().map_err(|source| kind.load_error(source))?;
+        Ok(Loaded {
+            recipes: kind.map(&object, "sexton_watched")?,
+            processes: kind.map(&object, "sexton_processes")?,
+            pass: kind.map(&object, "sexton_pass")?,
+            _thread_end: thread_end,
+            ended_ring,
+            ended,
+            object,
+        })
+    }
+
+    /// One pass over the threads of the slot's process.
+    fn read_pass(&self, slot: Slot, link: &Link) -> Result<Vec<sexton_thread_reading>, ProbeError> {
+        self.pass
+            .update(&0u32.to_ne_bytes(), &slot.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|source| ProbeError::Access { what: "the slot of the pass", source })?;
+        read_pass(link)
+    }
+}
+
+impl SentinelReading {
+    /// What is read where there is no sentinel.
+    fn absent() -> SentinelReading {
+        SentinelReading {
+            at: Instant::now(),
+            totals_by: TotalsBy::Windows,
+            total: Counters::default(),
+            threads: 0,
+            threads_with_counters: 0,
+            threads_ended: 0,
+            threads_ended_unread: 0,
+            perf_level: None,
+            by_thread: HashMap::new(),
+        }
+    }
+}
+
+fn write(map: &MapHandle, key: u32, value: &impl Record) -> Result<(), ProbeError> {
+    map.update(&key.to_ne_bytes(), value.as_bytes(), MapFlags::ANY).map_err(map_error)
+}
+
+fn map_error(source: libbpf_rs::Error) -> ProbeError {
+    ProbeError::Access { what: "the sentinel's maps", source }
 }
 
 fn read_pass(link: &Link) -> Result<Vec<sexton_thread_reading>, ProbeError> {
@@ -168,6 +292,7 @@ fn reading(at: Instant, pass: &[sexton_thread_reading], account: &Account) -> Se
     let with_counters = || pass.iter().filter(|thread| thread.flags & SEXTON_READING_HAS_COUNTERS != 0);
     SentinelReading {
         at,
+        totals_by: TotalsBy::Sentinel,
         total: account.total(),
         threads: pass.len() as u32,
         threads_with_counters: with_counters().count() as u32,

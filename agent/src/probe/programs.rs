@@ -1,0 +1,347 @@
+//! The window's programs in the kernel: loaded for one mechanism, their maps, and arming them.
+//!
+//! What the numbers in the maps mean is the window's business.
+
+use super::abi::{
+    Record, sexton_iterator_id, sexton_operation, sexton_process, sexton_recipe, sexton_thread,
+    sexton_thread_id, sexton_totals,
+};
+use super::object::{BpfObject, want_programs};
+use super::site::{PlacedSite, Site};
+use super::{Mechanism, ProbeError, Slot};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, Object, ProgramAttachType, ProgramMut, RingBuffer, RingBufferBuilder,
+    UprobeMultiOpts, UprobeOpts,
+};
+use std::path::Path;
+
+/// The programs and their maps. With it everything goes: the kernel holds nothing that is not open here.
+pub struct Programs {
+    mechanism: Mechanism,
+    kind: BpfObject,
+    object: Object,
+    recipes: MapHandle,
+    threads: MapHandle,
+    operations: MapHandle,
+    identities: MapHandle,
+    learnt_offsets: MapHandle,
+    totals: MapHandle,
+    /// Slots by process, where probes carry no cookies.
+    processes: Option<MapHandle>,
+    ring: RingBuffer<'static>,
+}
+
+/// Probes in a target. Dropping it takes them away.
+pub struct Armed {
+    slot: Slot,
+    process_id: u32,
+    links: Vec<Link>,
+    recipes: MapHandle,
+    processes: Option<MapHandle>,
+}
+
+impl Programs {
+    /// Loads the programs for `mechanism`; nothing is armed. `take` is given each record of a painful
+    /// operation, while [`Programs::poll`] runs.
+    ///
+    /// # Errors
+    /// [`ProbeError::Load`].
+    pub fn load(mechanism: Mechanism, mut take: impl FnMut(&[u8]) + 'static) -> Result<Programs, ProbeError> {
+        let kind = match mechanism {
+            Mechanism::Session => BpfObject::Session,
+            _ => BpfObject::Seek,
+        };
+        let mut open = kind.open()?;
+        // By name: what the running kernel cannot take is not even offered.
+        want_programs(&mut open, |name| match mechanism {
+            Mechanism::Session => true,
+            Mechanism::Multi | Mechanism::PerfCookie => name == "sexton_entry" || name == "sexton_return",
+            Mechanism::Perf => name.starts_with("sexton_entry_") || name.starts_with("sexton_return_"),
+        });
+        if mechanism == Mechanism::Multi {
+            for mut program in open.progs_mut() {
+                program.set_attach_type(ProgramAttachType::TraceUprobeMulti);
+            }
+        }
+        let object = kind.load(open)?;
+        let map = |name| kind.map(&object, name);
+        let records = map("sexton_records")?;
+        let mut ring = RingBufferBuilder::new();
+        ring.add(&records, move |bytes| {
+            take(bytes);
+            0
+        })
+        .map_err(|source| kind.load_error(source))?;
+        let ring = ring.build().map_err(|source| kind.load_error(source))?;
+        Ok(Programs {
+            mechanism,
+            kind,
+            recipes: map("sexton_armed")?,
+            threads: map("sexton_threads")?,
+            operations: map("sexton_operations")?,
+            identities: map("sexton_identities")?,
+            learnt_offsets: map("sexton_learnt_offsets")?,
+            totals: map("sexton_totals")?,
+            processes: (mechanism == Mechanism::Perf).then(|| map("sexton_processes")).transpose()?,
+            ring,
+            object,
+        })
+    }
+
+    /// How they are armed.
+    pub fn mechanism(&self) -> Mechanism {
+        self.mechanism
+    }
+
+    /// Puts probes into the process of the recipe. They all begin to work at the same moment, when the last is
+    /// in its place.
+    ///
+    /// # Errors
+    /// [`ProbeError::Attach`], [`ProbeError::Access`], [`ProbeError::NoSites`].
+    pub fn arm(
+        &self,
+        slot: Slot,
+        recipe: &sexton_recipe,
+        module: &Path,
+        sites: &[PlacedSite],
+    ) -> Result<Armed, ProbeError> {
+        let process_id = recipe.process_id;
+        let duplicate = |map: &MapHandle| MapHandle::try_from(map).map_err(|source| access("a map", source));
+        let mut armed = Armed {
+            slot,
+            process_id,
+            links: Vec::new(),
+            recipes: duplicate(&self.recipes)?,
+            processes: None,
+        };
+        if let Some(processes) = &self.processes {
+            claim_process(processes, process_id, slot)?;
+            armed.processes = Some(duplicate(processes)?);
+        }
+        let place = Place { slot, process_id, module };
+        match self.mechanism {
+            Mechanism::Session => {
+                armed.links.push(self.attach_all("sexton_session", &place, sites, false)?)
+            }
+            Mechanism::Multi => {
+                let returning = with_return(sites);
+                armed.links.push(self.attach_all("sexton_return", &place, &returning, true)?);
+                armed.links.push(self.attach_all("sexton_entry", &place, sites, false)?);
+            }
+            Mechanism::PerfCookie | Mechanism::Perf => {
+                for site in with_return(sites) {
+                    armed.links.push(self.attach_one(&place, &site, true)?);
+                }
+                for site in sites {
+                    armed.links.push(self.attach_one(&place, site, false)?);
+                }
+            }
+        }
+        self.write_recipe(slot, recipe)?;
+        Ok(armed)
+    }
+
+    /// One link for all sites.
+    fn attach_all(
+        &self,
+        program: &str,
+        place: &Place<'_>,
+        sites: &[PlacedSite],
+        retprobe: bool,
+    ) -> Result<Link, ProbeError> {
+        let options = UprobeMultiOpts {
+            offsets: sites.iter().map(|site| site.file_offset as usize).collect(),
+            cookies: sites.iter().map(|site| site.site.cookie(place.slot)).collect(),
+            retprobe,
+            session: self.mechanism == Mechanism::Session,
+            ..Default::default()
+        };
+        self.program(program)?
+            .attach_uprobe_multi_with_opts(place.process_id as i32, place.module, "", options)
+            .map_err(|source| place.error(retprobe, source))
+    }
+
+    /// A link of its own for one site.
+    fn attach_one(&self, place: &Place<'_>, site: &PlacedSite, retprobe: bool) -> Result<Link, ProbeError> {
+        let mut program = if retprobe { "sexton_return" } else { "sexton_entry" }.to_owned();
+        let mut cookie = site.site.cookie(place.slot);
+        if self.mechanism == Mechanism::Perf {
+            program = format!("{program}_{}", site.site.program_suffix());
+            cookie = 0;
+        }
+        let options = UprobeOpts { cookie, retprobe, ..Default::default() };
+        self.program(&program)?
+            .attach_uprobe_with_opts(
+                place.process_id as i32,
+                place.module,
+                site.file_offset as usize,
+                options,
+            )
+            .map_err(|source| place.error(retprobe, source))
+    }
+
+    fn program(&self, name: &str) -> Result<ProgramMut<'_>, ProbeError> {
+        self.kind.program(&self.object, name)
+    }
+
+    fn write_recipe(&self, slot: Slot, recipe: &sexton_recipe) -> Result<(), ProbeError> {
+        self.recipes
+            .update(&slot.to_ne_bytes(), recipe.as_bytes(), MapFlags::ANY)
+            .map_err(|source| access("the recipes", source))
+    }
+
+    /// Takes the records that have come in since the last time.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn poll(&self) -> Result<(), ProbeError> {
+        self.ring.consume().map_err(|source| access("the ring of operations", source))
+    }
+
+    /// What was counted in a slot since the programs were loaded, summed over all CPUs.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn totals(&self, slot: Slot) -> Result<sexton_totals, ProbeError> {
+        let per_cpu = self
+            .totals
+            .lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|source| access("the totals", source))?;
+        Ok(per_cpu
+            .into_iter()
+            .flatten()
+            .filter_map(|bytes| sexton_totals::from_bytes(&bytes))
+            .fold(sexton_totals::default(), |sum, cpu| sum.combine(cpu, u64::wrapping_add)))
+    }
+
+    /// The accounts of a slot's threads, by thread id.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn threads(&self, slot: Slot) -> Result<Vec<(u32, sexton_thread)>, ProbeError> {
+        let entries = entries(&self.threads, "the map of threads")?;
+        Ok(entries
+            .into_iter()
+            .filter_map(|(key, value)| {
+                let id = sexton_thread_id::from_bytes(&key).filter(|id| id.slot == slot)?;
+                Some((id.thread_id, sexton_thread::from_bytes(&value)?))
+            })
+            .collect())
+    }
+
+    /// The operations of a slot that have not ended.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn operations(&self, slot: Slot) -> Result<Vec<sexton_operation>, ProbeError> {
+        let entries = entries(&self.operations, "the map of operations")?;
+        Ok(entries
+            .into_iter()
+            .filter_map(|(_, value)| sexton_operation::from_bytes(&value))
+            .filter(|operation| operation.slot == slot)
+            .collect())
+    }
+
+    /// Removes every account of a slot: the next window begins anew.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn forget(&self, slot: Slot) -> Result<(), ProbeError> {
+        // Absent is as good as removed.
+        for (thread_id, _) in self.threads(slot)? {
+            let _ = self.threads.delete(sexton_thread_id { thread_id, slot }.as_bytes());
+        }
+        for operation in self.operations(slot)? {
+            let id = sexton_iterator_id { iterator: operation.iterator, slot, padding: 0 };
+            let _ = self.operations.delete(id.as_bytes());
+        }
+        for (key, _) in entries(&self.identities, "the map of identities")? {
+            if sexton_iterator_id::from_bytes(&key).is_some_and(|id| id.slot == slot) {
+                let _ = self.identities.delete(&key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the offset that was learnt in a slot: another target has it now.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn forget_learnt_offset(&self, slot: Slot) -> Result<(), ProbeError> {
+        self.learnt_offsets
+            .update(&slot.to_ne_bytes(), &0u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|source| access("the learnt offsets", source))
+    }
+}
+
+impl Armed {
+    /// Whether the probes are still there.
+    pub fn is_armed(&self) -> bool {
+        !self.links.is_empty()
+    }
+
+    /// Takes the probes away: first they all stop working at the same moment, then they go.
+    pub fn disarm(&mut self) {
+        // A slot that cannot be written has no process to be armed for: there is nothing to say.
+        let nobody = sexton_recipe::default();
+        let _ = self.recipes.update(&self.slot.to_ne_bytes(), nobody.as_bytes(), MapFlags::ANY);
+        if let Some(processes) = self.processes.take() {
+            let _ = processes.delete(&self.process_id.to_ne_bytes());
+        }
+        self.links.clear();
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        self.disarm();
+    }
+}
+
+/// Where probes go.
+struct Place<'a> {
+    slot: Slot,
+    process_id: u32,
+    module: &'a Path,
+}
+
+impl Place<'_> {
+    fn error(&self, retprobe: bool, source: libbpf_rs::Error) -> ProbeError {
+        let what = if retprobe { "return probes" } else { "entry probes" };
+        ProbeError::Attach { what, pid: self.process_id, source }
+    }
+}
+
+fn with_return(sites: &[PlacedSite]) -> Vec<PlacedSite> {
+    sites.iter().filter(|site| Site::has_return(site.site)).copied().collect()
+}
+
+/// Without cookies a process can have one slot.
+fn claim_process(processes: &MapHandle, pid: u32, slot: Slot) -> Result<(), ProbeError> {
+    let mut process = sexton_process { count: 1, ..Default::default() };
+    process.slots[0] = slot;
+    processes.update(&pid.to_ne_bytes(), process.as_bytes(), MapFlags::NO_EXIST).map_err(|_| {
+        ProbeError::NoSites {
+            pid,
+            reason: "this kernel's probes carry no cookies: one RocksDB copy in a process can be armed at a time",
+        }
+    })
+}
+
+fn access(what: &'static str, source: libbpf_rs::Error) -> ProbeError {
+    ProbeError::Access { what, source }
+}
+
+/// Key and value of a map's entry, as bytes.
+type Entry = (Vec<u8>, Vec<u8>);
+
+/// All entries of a map.
+fn entries(map: &MapHandle, what: &'static str) -> Result<Vec<Entry>, ProbeError> {
+    let mut entries = Vec::new();
+    for key in map.keys() {
+        let value = map.lookup(&key, MapFlags::ANY).map_err(|source| access(what, source))?;
+        // An entry that went between the two calls is no longer wanted.
+        entries.extend(value.map(|value| (key, value)));
+    }
+    Ok(entries)
+}

@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR GPL-2.0-only) */
+/*
+ * The window's probes: whom to charge for every tombstone skipped and every block read.
+ *
+ * A thread's counters only ever grow, but for a host that resets them. At each event of a thread (a
+ * positioning call begins, it returns, an iterator is destroyed) what was counted since the last event is
+ * charged to exactly one party:
+ *
+ *   inside a positioning call    to that iterator's operation, as "seek"
+ *   after it has returned        to the same operation, as "scan" (Next, Prev), until the iterator is
+ *                                positioned again, destroyed, or another iterator of the thread takes over
+ *   otherwise                    to nobody: "unowned"
+ *
+ * So attributed + unowned is what was counted in the thread since its first event, to the last unit;
+ * user space settles what is still open when a window closes from the sentinel's reading.
+ *
+ * Where a thread works two iterators in turn without positioning them, the one positioned last is
+ * charged for both; the sum stays right.
+ *
+ * This is the body of all programs: seek.bpf.c has them as pairs of uprobes and uretprobes,
+ * session.bpf.c as one session. They call on_entry() and on_return().
+ */
+#ifndef SEXTON_SEEK_H
+#define SEXTON_SEEK_H
+
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "sexton.h"
+#include "tls.h"
+
+/* By slot; those that are not armed have no process. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SEXTON_TARGETS_MAX);
+	__type(key, __u32);
+	__type(value, struct sexton_recipe);
+} sexton_armed SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SEXTON_THREADS_MAX);
+	__type(key, struct sexton_thread_id);
+	__type(value, struct sexton_thread);
+} sexton_threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SEXTON_ITERATORS_MAX);
+	__type(key, struct sexton_iterator_id);
+	__type(value, struct sexton_operation);
+} sexton_operations SEC(".maps");
+
+/* Identities of iterators whose creation was seen; the least recently used give way. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, SEXTON_ITERATORS_MAX);
+	__type(key, struct sexton_iterator_id);
+	__type(value, struct sexton_identity);
+} sexton_identities SEC(".maps");
+
+/* Between the entry of DBImpl::NewIterator and its return. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, SEXTON_THREADS_MAX);
+	__type(key, struct sexton_thread_id);
+	__type(value, struct sexton_identity);
+} sexton_creations SEC(".maps");
+
+/* Offset of ColumnFamilyData* in DBIter, by slot, once a creation has shown it; 0 until then. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SEXTON_TARGETS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} sexton_learnt_offsets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SEXTON_TARGETS_MAX);
+	__type(key, __u32);
+	__type(value, struct sexton_totals);
+} sexton_totals SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, SEXTON_RECORDS_BYTES);
+} sexton_records SEC(".maps");
+
+/* What an entry says about its return: a session does not even arm one that is not wanted. */
+enum {
+	RETURN_WANTED = 0,
+	RETURN_UNWANTED = 1,
+};
+
+/* Words of a DBIter that are searched for its ColumnFamilyData*. */
+#define LEARN_WORDS 96
+
+static const struct sexton_operation empty_operation;
+static const struct sexton_thread empty_thread;
+
+/* One firing of a probe: who, in which target, with what counters. */
+struct event {
+	const struct sexton_recipe *recipe;
+	struct sexton_totals *totals;
+	struct sexton_thread *thread;
+	struct sexton_counters now;
+	struct sexton_thread_id id;
+	__u32 process_id;
+};
+
+/* A program can be preempted by another thread's on the same CPU: additions have to be atomic even
+ * though the totals are per CPU. */
+#define ADD(field, amount) __sync_fetch_and_add(&(field), (amount))
+
+static __always_inline void
+add_counters(struct sexton_counters *sum, const struct sexton_counters *delta)
+{
+	ADD(sum->tombstones_skipped, delta->tombstones_skipped);
+	ADD(sum->keys_skipped, delta->keys_skipped);
+	ADD(sum->block_reads, delta->block_reads);
+	ADD(sum->block_read_bytes, delta->block_read_bytes);
+	ADD(sum->block_cache_hits, delta->block_cache_hits);
+}
+
+static __always_inline struct sexton_operation *
+find_operation(__u32 slot, __u64 iterator)
+{
+	struct sexton_iterator_id id = { .iterator = iterator, .slot = slot };
+
+	return iterator ? bpf_map_lookup_elem(&sexton_operations, &id) : 0;
+}
+
+/* Whether the slot is armed for this process; fills the event's recipe and totals. */
+static __always_inline bool
+open_target(struct event *event, __u32 slot)
+{
+	__u64 ids = bpf_get_current_pid_tgid();
+
+	event->process_id = ids >> 32;
+	event->id.thread_id = (__u32)ids;
+	event->id.slot = slot;
+	event->totals = bpf_map_lookup_elem(&sexton_totals, &slot);
+	if (!event->totals)
+		return false;
+	event->recipe = bpf_map_lookup_elem(&sexton_armed, &slot);
+	return event->recipe && event->recipe->process_id == event->process_id;
+}
+
+/* The current thread's pointer and start, in the way that the running kernel has. */
+static __always_inline __u64
+current_thread(__u64 *start_boot_ns)
+{
+	struct task_struct *task;
+
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_current_task_btf)) {
+		task = bpf_get_current_task_btf();
+		*start_boot_ns = task->start_boottime;
+		return task->thread.fsbase;
+	}
+	task = (struct task_struct *)bpf_get_current_task();
+	*start_boot_ns = BPF_CORE_READ(task, start_boottime);
+	return BPF_CORE_READ(task, thread.fsbase);
+}
+
+/* Reads the thread's counters and finds its account, which begins with this reading when it is new. */
+static __always_inline bool
+open_thread(struct event *event)
+{
+	__u64 block = 0, start_boot_ns = 0, thread_pointer = current_thread(&start_boot_ns);
+
+	if (tls_counters(0, thread_pointer, event->recipe, &event->now, &block, false) == TLS_UNREADABLE) {
+		ADD(event->totals->read_failures, 1);
+		return false;
+	}
+	event->thread = bpf_map_lookup_elem(&sexton_threads, &event->id);
+	if (event->thread && event->thread->start_boot_ns == start_boot_ns)
+		return true;
+	if (bpf_map_update_elem(&sexton_threads, &event->id, &empty_thread, BPF_ANY)) {
+		ADD(event->totals->map_full, 1);
+		return false;
+	}
+	event->thread = bpf_map_lookup_elem(&sexton_threads, &event->id);
+	if (!event->thread)
+		return false;
+	event->thread->start_boot_ns = start_boot_ns;
+	event->thread->boundary = event->now;
+	return true;
+}
+
+/* What was counted between two readings. A counter that fell was reset by the host in between (MyRocks does
+ * so at each statement): what it shows now was counted since. */
+static __always_inline __u64
+counted(__u64 now, __u64 before)
+{
+	return now >= before ? now - before : now;
+}
+
+/* Charges what was counted since the thread's last event. */
+static __always_inline void
+settle(struct event *event)
+{
+	struct sexton_thread *thread = event->thread;
+	struct sexton_operation *operation;
+	struct sexton_counters delta = {
+		.tombstones_skipped = counted(event->now.tombstones_skipped, thread->boundary.tombstones_skipped),
+		.keys_skipped = counted(event->now.keys_skipped, thread->boundary.keys_skipped),
+		.block_reads = counted(event->now.block_reads, thread->boundary.block_reads),
+		.block_read_bytes = counted(event->now.block_read_bytes, thread->boundary.block_read_bytes),
+		.block_cache_hits = counted(event->now.block_cache_hits, thread->boundary.block_cache_hits),
+	};
+
+	thread->boundary = event->now;
+	operation = find_operation(event->id.slot, thread->active ? thread->active : thread->owner);
+	if (!operation) {
+		add_counters(&event->totals->unowned, &delta);
+		return;
+	}
+	add_counters(thread->active ? &operation->seek : &operation->scan, &delta);
+	add_counters(&event->totals->attributed, &delta);
+}
+
+/* Where the iterator stands: DBIter::saved_key_, which outlives a scan that ran off the end. */
+static __always_inline void
+read_end_key(struct event *event, struct sexton_operation *operation)
+{
+	struct { __u64 data, bytes; } current = {};
+	__u32 bytes;
+
+	if (!event->recipe->current_key_offset ||
+	    bpf_probe_read_user(&current, sizeof(current),
+				(const void *)(operation->iterator + event->recipe->current_key_offset)))
+		return;
+	bytes = current.bytes < SEXTON_KEY_BYTES_MAX ? current.bytes : SEXTON_KEY_BYTES_MAX;
+	if (bytes && !bpf_probe_read_user(operation->end_key, bytes, (const void *)current.data))
+		operation->end_key_bytes = bytes;
+}
+
+/* Ends an operation: counted, and recorded when it was painful. */
+static __always_inline void
+finish(struct event *event, struct sexton_operation *operation)
+{
+	struct sexton_iterator_id id = { .iterator = operation->iterator, .slot = event->id.slot };
+	__u64 tombstones = operation->seek.tombstones_skipped + operation->scan.tombstones_skipped;
+	__u64 block_reads = operation->seek.block_reads + operation->scan.block_reads;
+
+	operation->end_ns = bpf_ktime_get_ns();
+	ADD(event->totals->operations, 1);
+	if (tombstones >= event->recipe->tombstones_painful ||
+	    block_reads >= event->recipe->block_reads_painful) {
+		ADD(event->totals->operations_painful, 1);
+		read_end_key(event, operation);
+		if (bpf_ringbuf_output(&sexton_records, operation, sizeof(*operation), 0))
+			ADD(event->totals->records_lost, 1);
+	}
+	bpf_map_delete_elem(&sexton_operations, &id);
+}
+
+/* Whose iterator it is: from its creation, or from the field that a creation has shown. */
+static __always_inline void
+identify(struct sexton_operation *operation, struct sexton_iterator_id *id)
+{
+	struct sexton_identity *identity = bpf_map_lookup_elem(&sexton_identities, id);
+	__u32 *offset;
+
+	if (identity) {
+		operation->database = identity->database;
+		operation->column_family_handle = identity->column_family_handle;
+		operation->column_family_data = identity->column_family_data;
+		return;
+	}
+	offset = bpf_map_lookup_elem(&sexton_learnt_offsets, &id->slot);
+	if (offset && *offset)
+		bpf_probe_read_user(&operation->column_family_data, sizeof(__u64),
+				    (const void *)(id->iterator + *offset));
+}
+
+/* A rocksdb::Slice in memory. */
+struct slice {
+	__u64 data;
+	__u64 bytes;
+};
+
+static __always_inline void
+read_key(struct event *event, struct sexton_operation *operation, __u64 slice_address)
+{
+	struct slice slice = {};
+	__u32 bytes;
+
+	if (bpf_probe_read_user(&slice, sizeof(slice), (const void *)slice_address)) {
+		ADD(event->totals->read_failures, 1);
+		return;
+	}
+	bytes = slice.bytes < SEXTON_KEY_BYTES_MAX ? slice.bytes : SEXTON_KEY_BYTES_MAX;
+	if (!bytes)
+		return;
+	if (bpf_probe_read_user(operation->key, bytes, (const void *)slice.data)) {
+		ADD(event->totals->read_failures, 1);
+		return;
+	}
+	operation->key_bytes = bytes;
+}
+
+/* A new operation in the map, zeroed, or 0 where the map is full. */
+static __always_inline struct sexton_operation *
+begin_operation(struct event *event, __u64 iterator, __u32 kind)
+{
+	struct sexton_iterator_id id = { .iterator = iterator, .slot = event->id.slot };
+	struct sexton_operation *operation;
+
+	if (bpf_map_update_elem(&sexton_operations, &id, &empty_operation, BPF_ANY)) {
+		ADD(event->totals->map_full, 1);
+		return 0;
+	}
+	operation = bpf_map_lookup_elem(&sexton_operations, &id);
+	if (!operation)
+		return 0;
+	operation->iterator = iterator;
+	operation->process_id = event->process_id;
+	operation->thread_id = event->id.thread_id;
+	operation->slot = event->id.slot;
+	operation->kind = kind;
+	operation->owner_before = event->thread->owner != iterator ? event->thread->owner : 0;
+	operation->start_ns = bpf_ktime_get_ns();
+	identify(operation, &id);
+	return operation;
+}
+
+static __always_inline int
+seek_entry(struct pt_regs *registers, struct event *event, __u32 kind, const bool is_session)
+{
+	struct sexton_operation *operation, *earlier;
+	__u64 iterator = registers->di;
+
+	if (!open_thread(event))
+		return RETURN_UNWANTED;
+	/* SeekToFirst may call Seek on the same iterator: one operation. A call whose frame is gone (left
+	 * by an exception) never returned: it is over. */
+	if (event->thread->active == iterator &&
+	    registers->sp < event->thread->active_stack_pointer) {
+		/* A session has no return for this one; a pair's has to be told from the outer one's. */
+		if (!is_session)
+			event->thread->active_depth++;
+		return RETURN_UNWANTED;
+	}
+	settle(event);
+	earlier = find_operation(event->id.slot, iterator);
+	if (earlier) {
+		if (event->thread->owner == iterator)
+			event->thread->owner = earlier->owner_before;
+		finish(event, earlier);
+	}
+	operation = begin_operation(event, iterator, kind);
+	event->thread->active = operation ? iterator : 0;
+	event->thread->active_stack_pointer = registers->sp;
+	event->thread->active_depth = 1;
+	if (!operation)
+		return RETURN_UNWANTED;
+	if (kind == SEXTON_SEEK || kind == SEXTON_SEEK_FOR_PREV)
+		read_key(event, operation, registers->si);
+	return RETURN_WANTED;
+}
+
+static __always_inline void
+seek_return(struct event *event)
+{
+	struct sexton_operation *operation;
+
+	if (!open_thread(event) || !event->thread->active)
+		return;
+	if (event->thread->active_depth > 1) {
+		event->thread->active_depth--;
+		return;
+	}
+	settle(event);
+	operation = find_operation(event->id.slot, event->thread->active);
+	if (operation)
+		operation->return_ns = bpf_ktime_get_ns();
+	event->thread->owner = event->thread->active;
+	event->thread->active = 0;
+	event->thread->active_depth = 0;
+}
+
+/* The deleting destructor of ArenaWrappedDBIter: the scan of the DBIter inside is over. */
+static __always_inline void
+iterator_end(struct pt_regs *registers, struct event *event)
+{
+	struct sexton_iterator_id id = { .slot = event->id.slot };
+	struct sexton_operation *operation;
+	__u64 iterator = 0;
+
+	if (!open_thread(event))
+		return;
+	settle(event);
+	if (!event->recipe->db_iter_offset)
+		iterator = event->thread->owner;
+	else if (bpf_probe_read_user(&iterator, sizeof(iterator),
+				     (const void *)(registers->di + event->recipe->db_iter_offset)))
+		ADD(event->totals->read_failures, 1);
+	id.iterator = iterator;
+	bpf_map_delete_elem(&sexton_identities, &id);
+	operation = find_operation(event->id.slot, iterator);
+	if (!operation)
+		return;
+	if (event->thread->owner == iterator)
+		event->thread->owner = operation->owner_before;
+	finish(event, operation);
+}
+
+/* DBImpl::NewIterator(this, ReadOptions const&, ColumnFamilyHandle*) */
+static __always_inline int
+new_iterator(struct pt_regs *registers, struct event *event)
+{
+	struct sexton_identity identity = {};
+
+	identity.database = registers->di;
+	identity.column_family_handle = registers->dx;
+	/* ColumnFamilyHandleImpl: the vtable pointer, then cfd_. */
+	if (bpf_probe_read_user(&identity.column_family_data, sizeof(__u64),
+				(const void *)(identity.column_family_handle + 8))) {
+		ADD(event->totals->read_failures, 1);
+		return RETURN_UNWANTED;
+	}
+	bpf_map_update_elem(&sexton_creations, &event->id, &identity, BPF_ANY);
+	return RETURN_WANTED;
+}
+
+/* Searches a fresh DBIter for the pointer to its column family, once per target. */
+static __always_inline void
+learn_offset(__u32 slot, __u64 iterator, __u64 column_family_data)
+{
+	__u32 *learnt = bpf_map_lookup_elem(&sexton_learnt_offsets, &slot);
+	__u64 word = 0;
+	__u32 offset;
+
+	if (!learnt || *learnt)
+		return;
+	for (__u32 index = 1; index < LEARN_WORDS; index++) {
+		offset = index * 8;
+		if (bpf_probe_read_user(&word, sizeof(word), (const void *)(iterator + offset)))
+			return;
+		if (word == column_family_data) {
+			*learnt = offset;
+			return;
+		}
+	}
+}
+
+static __always_inline void
+new_iterator_return(struct pt_regs *registers, struct event *event)
+{
+	struct sexton_iterator_id id = { .slot = event->id.slot };
+	struct sexton_identity *creation;
+
+	creation = bpf_map_lookup_elem(&sexton_creations, &event->id);
+	if (!creation)
+		return;
+	if (event->recipe->db_iter_offset && registers->ax &&
+	    !bpf_probe_read_user(&id.iterator, sizeof(__u64),
+				 (const void *)(registers->ax + event->recipe->db_iter_offset)) &&
+	    id.iterator) {
+		bpf_map_update_elem(&sexton_identities, &id, creation, BPF_ANY);
+		learn_offset(event->id.slot, id.iterator, creation->column_family_data);
+	}
+	bpf_map_delete_elem(&sexton_creations, &event->id);
+}
+
+static __always_inline struct sexton_site_hits *
+hits_at(struct event *event, __u32 site)
+{
+	return &event->totals->sites[site & (SEXTON_SITES_MAX - 1)];
+}
+
+/* A probe at a function's entry has fired. */
+static __always_inline int
+on_entry(struct pt_regs *registers, __u32 slot, __u32 site, const bool is_session)
+{
+	struct event event = {};
+	bool is_open = open_target(&event, slot);
+
+	if (!event.totals)
+		return RETURN_UNWANTED;
+	if (!is_open) {
+		ADD(hits_at(&event, site)->entries_skipped, 1);
+		return RETURN_UNWANTED;
+	}
+	ADD(hits_at(&event, site)->entries, 1);
+	if (site < SEXTON_SEEK_KINDS)
+		return seek_entry(registers, &event, site, is_session);
+	if (site == SEXTON_SITE_NEW_ITERATOR)
+		return new_iterator(registers, &event);
+	iterator_end(registers, &event);
+	return RETURN_UNWANTED;
+}
+
+/* A probe at a function's return has fired. */
+static __always_inline void
+on_return(struct pt_regs *registers, __u32 slot, __u32 site)
+{
+	struct event event = {};
+	bool is_open = open_target(&event, slot);
+
+	if (!event.totals)
+		return;
+	if (!is_open) {
+		ADD(hits_at(&event, site)->returns_skipped, 1);
+		return;
+	}
+	ADD(hits_at(&event, site)->returns, 1);
+	if (site < SEXTON_SEEK_KINDS)
+		seek_return(&event);
+	else
+		new_iterator_return(registers, &event);
+}
+
+#endif
