@@ -8,7 +8,7 @@ set -euo pipefail
 
 stage=${1:?usage: tests/setup.sh build|test}
 tools=${SEXTON_TOOLS:-$HOME/.cache/sexton-tools}
-rocksdbjni=7.7.3
+rocksdbjni=(7.7.3 10.10.1.1 11.8.1)
 cargo_deny=0.20.2
 sudo=
 [ "$(id -u)" = 0 ] || sudo=sudo
@@ -44,8 +44,12 @@ if [ "$stage" = test ]; then
     want bpftool "the tests ask the kernel for BPF objects with it" bpftool
     want rocksdb-tools "db_bench, RocksDB's own benchmark, is observed in the tests" db_bench
     want default-jdk-headless "a Java program on RocksDB is observed and acted on in the tests" javac
-    want maven "fetches RocksDB's Java library" mvn
-    want python3 "maps a damaged library in a test" python3
+    want maven "fetches RocksDB's Java libraries" mvn
+    # Server and client without the package mariadb-server: no service, no user, nothing that runs.
+    want mariadb-server-core "a MariaDB server with MyRocks is observed in the tests"
+    want mariadb-client-core "asks that server what it counted"
+    want libsnappy1v5 "MyRocks needs it"
+    want python3 "loads damaged libraries, and two RocksDBs at a time, in the tests" python3
 fi
 if [ ${#missing[@]} -gt 0 ]; then
     command -v apt-get >/dev/null ||
@@ -67,22 +71,38 @@ fi
 cargo --version >/dev/null || fail "cargo does not run" "install Rust from https://rustup.rs"
 [ "$stage" = test ] || exit 0
 
-jar=$tools/rocksdbjni-$rocksdbjni.jar
-if [ ! -s "$jar" ]; then
-    say "fetching RocksDB's Java library $rocksdbjni into $tools"
-    mkdir -p "$tools"
-    mvn -q -B dependency:copy -Dartifact="org.rocksdb:rocksdbjni:$rocksdbjni" -DoutputDirectory="$tools" \
-        -Dmdep.useBaseVersion=true
+mkdir -p "$tools"
+for version in "${rocksdbjni[@]}"; do
+    if [ ! -s "$tools/rocksdbjni-$version.jar" ]; then
+        say "fetching RocksDB's Java library $version into $tools"
+        mvn -q -B dependency:copy -Dartifact="org.rocksdb:rocksdbjni:$version" -DoutputDirectory="$tools" \
+            -Dmdep.useBaseVersion=true
+    fi
+done
+
+# unpack PACKAGE DIRECTORY: unpacks a package that is not to be installed.
+unpack() {
+    local scratch
+    scratch=$(mktemp -d)
+    (cd "$scratch" && { apt-get download -qq "$1" 2>/dev/null ||
+        { $sudo apt-get update -qq && apt-get download -qq "$1"; }; }) || { rm -rf "$scratch"; return 1; }
+    mkdir -p "$2"
+    dpkg -x "$scratch"/*.deb "$2"
+    rm -rf "$scratch"
+}
+
+# The plugin has to be of the very version of the server.
+server=$(dpkg-query -W -f '${Version}' mariadb-server-core)
+if [ "$(cat "$tools/mariadb/version" 2>/dev/null)" != "$server" ]; then
+    say "unpacking MyRocks, MariaDB's plugin, into $tools (its package would install and start a server)"
+    rm -rf "$tools/mariadb"
+    unpack "mariadb-plugin-rocksdb=$server" "$tools/mariadb"
+    echo "$server" >"$tools/mariadb/version"
 fi
 
 if ! has_program promtool && [ ! -x "$tools/prometheus/usr/bin/promtool" ]; then
     say "unpacking promtool into $tools: it checks the Prometheus rules (the server is not installed)"
-    scratch=$(mktemp -d)
-    trap 'rm -rf "$scratch"' EXIT
-    (cd "$scratch" && { apt-get download -qq prometheus 2>/dev/null ||
-        { $sudo apt-get update -qq && apt-get download -qq prometheus; }; })
-    mkdir -p "$tools/prometheus"
-    dpkg -x "$scratch"/prometheus_*.deb "$tools/prometheus"
+    unpack prometheus "$tools/prometheus"
 fi
 
 if ! has_program cargo-deny; then

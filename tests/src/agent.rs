@@ -21,16 +21,33 @@ pub const STOP_LIMIT: Duration = Duration::from_secs(20);
 /// How often the API is asked while waiting for something.
 const API_POLL: Duration = Duration::from_millis(200);
 
+/// Taken by whoever loads BPF programs, so that test programs that run at the same time wait for each other.
+const LOCK_NAME: &str = "sexton-tests.lock";
+
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Held by a test that loads BPF programs or measures time, so that no other test of the same binary
-/// disturbs it. Fails with a clear message when the tests do not run as root.
-pub fn exclusively() -> Result<MutexGuard<'static, ()>> {
+/// The right to load BPF programs and to measure time, alone on this machine.
+#[derive(Debug)]
+pub struct Alone {
+    // Given back first, then the mutex: fields are dropped in this order.
+    _machine: File,
+    _process: MutexGuard<'static, ()>,
+}
+
+/// Held by a test that loads BPF programs or measures time, so that no other test disturbs it. Fails with a
+/// clear message when the tests do not run as root.
+pub fn exclusively() -> Result<Alone> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "the end-to-end tests load BPF programs and look into other processes: run `make test` as root"
     );
-    Ok(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
+    let process = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    // /run is root's own; where it cannot be written (a kernel under test) nobody else tests either.
+    let machine = File::create(Path::new("/run").join(LOCK_NAME))
+        .or_else(|_| File::create(std::env::temp_dir().join(LOCK_NAME)))
+        .context("creating the tests' lock")?;
+    machine.lock().context("waiting for other tests on this machine")?;
+    Ok(Alone { _machine: machine, _process: process })
 }
 
 /// `sexton` with no arguments yet.
@@ -75,6 +92,12 @@ impl Observer {
         let mut stderr = Lines::of("sexton observe", process.take_stderr().context("no standard error")?);
         stderr.until(START_LIMIT, |line| line.starts_with("observing")).context("waiting for the probes")?;
         Ok(Observer { process, stdout, stderr })
+    }
+
+    /// Closes the window now, as Ctrl-C does, and returns the JSON object that was printed.
+    pub fn close(self, limit: Duration) -> Result<Value> {
+        self.process.signal(Signal::INT)?;
+        self.finish(limit)
     }
 
     /// Waits for the end of the window and returns the JSON object that was printed.

@@ -51,3 +51,12 @@ pub fn installed(program: &str, package: &str) -> Result<PathBuf> {
         .find(|candidate| candidate.is_file())
         .with_context(|| format!("`{program}` is not installed: run `make setup` (package {package})"))
 }
+
+/// Debian's shared library of RocksDB.
+pub fn debian_rocksdb() -> Result<PathBuf> {
+    let path = PathBuf::from("/usr/lib/x86_64-linux-gnu/librocksdb.so.7.8");
+    if !path.is_file() {
+        bail!("{} is not installed: run `make setup` (package rocksdb-tools)", path.display());
+    }
+    Ok(path)
+}

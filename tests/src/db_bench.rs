@@ -2,9 +2,11 @@
 //! prints what its `PerfContext` counted, the exact truth to compare with.
 
 use crate::artifact;
-use crate::process::{Lines, Process};
+use crate::process::{self, Lines, Process};
+use crate::truth::Truth;
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
+use std::ops::Add;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -18,21 +20,6 @@ const KEY_BYTES: u64 = 16;
 const FILL_LIMIT: Duration = Duration::from_secs(120);
 /// The benchmark that goes before the seeks takes 2 to 5 seconds.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(60);
-
-/// What one phase, or several together, counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Truth {
-    /// `internal_delete_skipped_count`.
-    pub tombstones_skipped: u64,
-    /// `internal_key_skipped_count`.
-    pub keys_skipped: u64,
-    /// `block_read_count`.
-    pub block_reads: u64,
-    /// `block_read_byte`.
-    pub block_read_bytes: u64,
-    /// `block_cache_hit_count`.
-    pub block_cache_hits: u64,
-}
 
 fn command(database: &Path) -> Result<Command> {
     let mut command = Command::new(artifact::installed("db_bench", "rocksdb-tools")?);
@@ -61,48 +48,97 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Run by a shell in namespaces of its own: puts a copy of database `$1` and of library `$2` where nobody else
+/// sees them, in `$0`, and becomes `db_bench` there.
+const CONTAIN: &str = r#"
+set -e
+mount -t tmpfs none "$0"
+cp -r "$1" "$0/db"
+cp "$2" "$0/"
+shift 2
+LD_LIBRARY_PATH="$0" exec "$@"
+"#;
+
+/// The seeks that a run makes.
+#[derive(Clone, Copy, Debug)]
+pub struct SeekPlan {
+    /// Seeks.
+    pub reads: u64,
+    /// `Next` calls after each seek.
+    pub nexts: u64,
+    /// Where the seeks go; other seeds, other keys.
+    pub seed: u64,
+}
+
 /// A `db_bench` that has its database open and is stopped just before its seeks.
 #[derive(Debug)]
 pub struct Seeks {
     process: Process,
+    pid: u32,
     stdout: Lines,
 }
 
 impl Seeks {
     /// Starts `db_bench` on a filled database and stops it (SIGSTOP) while it computes checksums: the
     /// database is open by then, and no seek has been made.
-    pub fn start_stopped(database: &Path, reads: u64, nexts: u64, seed: u64) -> Result<Seeks> {
-        let mut command = command(database)?;
-        command.args(["--benchmarks=crc32c,seekrandom", "--use_existing_db=1", "--perf_level=2"]);
-        command.args([format!("--num={KEYS}"), format!("--reads={reads}"), format!("--seed={seed}")]);
-        command.args([format!("--seek_nexts={nexts}"), "--threads=1".to_owned()]);
-        // So small a cache that most seeks read blocks from the files.
-        command.arg("--cache_size=1048576").stderr(Stdio::piped());
+    pub fn start_stopped(database: &Path, plan: SeekPlan) -> Result<Seeks> {
+        Seeks::stopped(seek_command(database, plan)?, |process| Ok(process.pid()))
+    }
+
+    /// The same in a pid and a mount namespace of its own, like a container's: there it is process 1, and its
+    /// database and RocksDB's library are copies in a file system that is mounted on the empty directory
+    /// `private` for it alone.
+    pub fn start_stopped_in_namespaces(database: &Path, private: &Path, plan: SeekPlan) -> Result<Seeks> {
+        let inside = seek_command(&private.join("db"), plan)?;
+        let mut command = Command::new(artifact::installed("unshare", "util-linux")?);
+        command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", CONTAIN]);
+        command.arg(private).arg(database).arg(artifact::debian_rocksdb()?);
+        command.arg(inside.get_program()).args(inside.get_args());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Seeks::stopped(command, |process| process.only_child())
+    }
+
+    fn stopped(command: Command, pid: impl Fn(&Process) -> Result<u32>) -> Result<Seeks> {
         let mut process = Process::start(command)?;
         let stdout = Lines::of("db_bench", process.take_stdout().context("no standard output")?);
         let mut stderr = process.take_stderr().context("no standard error")?;
         wait_for_progress(&mut process, &mut stderr)?;
-        process.signal(Signal::STOP)?;
+        let pid = pid(&process)?;
+        process::signal(pid, Signal::STOP)?;
         // From here on nobody cares for the progress, but the pipe must not fill up.
         std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
-        Ok(Seeks { process, stdout })
+        Ok(Seeks { process, pid, stdout })
     }
 
-    /// Process id.
+    /// Process id of `db_bench`, in our own pid namespace.
     pub fn pid(&self) -> u32 {
-        self.process.pid()
+        self.pid
     }
 
     /// Lets it go on to its end and returns what its `PerfContext` counted, all phases together.
     pub fn finish(mut self, limit: Duration) -> Result<Truth> {
-        self.process.signal(Signal::CONT)?;
+        process::signal(self.pid, Signal::CONT)?;
         let lines = self.stdout.rest(limit)?;
         let status = self.process.wait(limit)?;
         ensure!(status.success(), "db_bench ended with {status}:\n{}", self.stdout.shown());
         let phases: Vec<Truth> = lines.iter().filter_map(|line| parse(line)).collect();
         ensure!(phases.len() == 2, "db_bench printed {} PERF_CONTEXTs, not 2: {lines:?}", phases.len());
-        Ok(phases.into_iter().fold(Truth::default(), add))
+        Ok(phases.into_iter().fold(Truth::default(), Add::add))
     }
+}
+
+fn seek_command(database: &Path, plan: SeekPlan) -> Result<Command> {
+    let mut command = command(database)?;
+    command.args(["--benchmarks=crc32c,seekrandom", "--use_existing_db=1", "--perf_level=2"]);
+    command.args([
+        format!("--num={KEYS}"),
+        format!("--reads={}", plan.reads),
+        format!("--seed={}", plan.seed),
+    ]);
+    command.args([format!("--seek_nexts={}", plan.nexts), "--threads=1".to_owned()]);
+    // So small a cache that most seeks read blocks from the files.
+    command.arg("--cache_size=1048576").stderr(Stdio::piped());
+    Ok(command)
 }
 
 /// `db_bench` prints its progress to standard error with no line ends: the first bytes with `finished`
@@ -136,16 +172,6 @@ fn parse(line: &str) -> Option<Truth> {
         block_read_bytes: value("block_read_byte")?,
         block_cache_hits: value("block_cache_hit_count")?,
     })
-}
-
-fn add(one: Truth, two: Truth) -> Truth {
-    Truth {
-        tombstones_skipped: one.tombstones_skipped + two.tombstones_skipped,
-        keys_skipped: one.keys_skipped + two.keys_skipped,
-        block_reads: one.block_reads + two.block_reads,
-        block_read_bytes: one.block_read_bytes + two.block_read_bytes,
-        block_cache_hits: one.block_cache_hits + two.block_cache_hits,
-    }
 }
 
 #[cfg(test)]

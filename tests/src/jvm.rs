@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The library that `make setup` fetches; the version that Apache Ozone 2 uses.
 pub const ROCKSDB_JAR: &str = "rocksdbjni-7.7.3.jar";
 
-/// Compiling one class takes 2 s here.
+/// Compiling a class or two takes 2 s here.
 const COMPILE_LIMIT: Duration = Duration::from_secs(120);
 /// Filling the table takes 3 s here.
 const FILL_LIMIT: Duration = Duration::from_secs(120);
@@ -56,7 +56,7 @@ impl Program {
     /// `seconds`, and waits until it has filled its table.
     pub fn start(directory: &Path, seconds: u64) -> Result<Program> {
         let jar = artifact::tool(ROCKSDB_JAR)?;
-        compile(&jar, directory)?;
+        compile(&jar, &["ListAndDelete.java"], directory)?;
         let database = database(directory);
         std::fs::create_dir(&database).context("creating the database's directory")?;
         let mut command = Command::new(artifact::installed("java", "default-jdk-headless")?);
@@ -127,12 +127,13 @@ pub fn database(directory: &Path) -> PathBuf {
     directory.join("db")
 }
 
-fn compile(jar: &Path, directory: &Path) -> Result<()> {
-    let source = artifact::repository().join("tests/java/ListAndDelete.java");
+/// Compiles `sources` of `tests/java` against `jar` into `directory`.
+pub(crate) fn compile(jar: &Path, sources: &[&str], directory: &Path) -> Result<()> {
     let mut command = Command::new(artifact::installed("javac", "default-jdk-headless")?);
-    command.arg("-cp").arg(jar).arg("-d").arg(directory).arg(&source).stdin(Stdio::null());
+    command.arg("-cp").arg(jar).arg("-d").arg(directory).stdin(Stdio::null());
+    command.args(sources.iter().map(|source| artifact::repository().join("tests/java").join(source)));
     let status = Process::start(command)?.wait(COMPILE_LIMIT)?;
-    ensure!(status.success(), "compiling {} ended with {status}", source.display());
+    ensure!(status.success(), "compiling {} ended with {status}", sources.join(", "));
     Ok(())
 }
 

@@ -62,9 +62,14 @@ impl Process {
 
     /// Sends a signal; fails when the process has already been waited for.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
-        let pid = pid.with_context(|| format!("{} has no process id", self.name))?;
-        kill_process(pid, signal).with_context(|| format!("sending {signal:?} to {}", self.name))
+        self::signal(self.pid(), signal).with_context(|| self.name.clone())
+    }
+
+    /// Process id of its child; fails unless it has exactly one.
+    pub fn only_child(&self) -> Result<u32> {
+        let path = format!("/proc/{pid}/task/{pid}/children", pid = self.pid());
+        let children = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+        children.trim().parse().with_context(|| format!("{} has these children: {children:?}", self.name))
     }
 
     /// Whether it still runs.
@@ -87,6 +92,13 @@ impl Process {
             std::thread::sleep(EXIT_POLL);
         }
     }
+}
+
+/// Sends a signal to a process that a test has started, itself or through another.
+pub fn signal(pid: u32, signal: Signal) -> Result<()> {
+    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let raw = raw.with_context(|| format!("{pid} is no process id"))?;
+    kill_process(raw, signal).with_context(|| format!("sending {signal:?} to process {pid}"))
 }
 
 impl Drop for Process {

@@ -6,11 +6,11 @@
 //! mechanism that the kernel is given by itself, in one with each other that it has, and in one without the
 //! sentinel.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use sexton::probe::{KernelFeatures, Mechanism};
-use sexton_tests::agent::{self, Observer, count};
-use sexton_tests::db_bench::{self, Seeks, Truth};
+use sexton_tests::agent::{self, Observer};
+use sexton_tests::db_bench::{self, SeekPlan, Seeks};
 use std::path::Path;
 use std::time::Duration;
 
@@ -59,47 +59,13 @@ fn every_mechanism_that_the_kernel_has_counts_the_same() -> Result<()> {
 
 /// One run of the benchmark, observed and compared; gives what `sexton observe` printed.
 fn run(database: &Path, seed: u64, arguments: &[&str]) -> Result<Value> {
-    let seeks = Seeks::start_stopped(database, READS, NEXTS, seed)?;
+    let seeks = Seeks::start_stopped(database, SeekPlan { reads: READS, nexts: NEXTS, seed })?;
     let observer = Observer::start(seeks.pid(), WINDOW_SECONDS, &[&["--until-exit"], arguments].concat())?;
     let truth = seeks.finish(RUN_LIMIT)?;
     let observed = observer.finish(RUN_LIMIT)?;
     // A run that met nothing would prove nothing.
     ensure!(truth.tombstones_skipped > 1_000_000, "run {seed} met too few tombstones: {truth:?}");
     ensure!(truth.block_reads > 1_000, "run {seed} read too few blocks: {truth:?}");
-    check(&observed, truth)
-        .map_err(|error| error.context(format!("run {seed} {arguments:?}: {truth:?}; {observed}")))?;
+    truth.check(&observed, READS).with_context(|| format!("run {seed} {arguments:?}"))?;
     Ok(observed)
-}
-
-fn check(observed: &Value, truth: Truth) -> Result<()> {
-    let total = counters(observed, "total")?;
-    ensure!(total == truth, "the totals differ: {total:?}");
-    let (attributed, unattributed) = (counters(observed, "attributed")?, counters(observed, "unattributed")?);
-    let sum = Truth {
-        tombstones_skipped: attributed.tombstones_skipped + unattributed.tombstones_skipped,
-        keys_skipped: attributed.keys_skipped + unattributed.keys_skipped,
-        block_reads: attributed.block_reads + unattributed.block_reads,
-        block_read_bytes: attributed.block_read_bytes + unattributed.block_read_bytes,
-        block_cache_hits: attributed.block_cache_hits + unattributed.block_cache_hits,
-    };
-    ensure!(sum == total, "attributed and unattributed do not add up to the total: {sum:?}");
-    // Only iterators skip tombstones, and all of them were probed.
-    ensure!(
-        attributed.tombstones_skipped == truth.tombstones_skipped,
-        "some tombstones were attributed to no operation: {attributed:?}"
-    );
-    ensure!(count(observed, "/operations")? == READS, "not {READS} operations");
-    ensure!(count(observed, "/records_lost")? == 0, "records were lost");
-    Ok(())
-}
-
-fn counters(observed: &Value, name: &str) -> Result<Truth> {
-    let counter = |counter: &str| count(observed, &format!("/{name}/{counter}"));
-    Ok(Truth {
-        tombstones_skipped: counter("tombstones_skipped")?,
-        keys_skipped: counter("keys_skipped")?,
-        block_reads: counter("block_reads")?,
-        block_read_bytes: counter("block_read_bytes")?,
-        block_cache_hits: counter("block_cache_hits")?,
-    })
 }

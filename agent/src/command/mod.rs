@@ -2,6 +2,7 @@
 
 pub mod completions;
 pub mod inspect;
+pub mod interrupt;
 pub mod observe;
 pub mod plan;
 pub mod policy;

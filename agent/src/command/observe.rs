@@ -1,5 +1,6 @@
 //! `sexton observe`: one window on one process, and what it saw.
 
+use super::interrupt::Interrupt;
 use crate::engine::identity::Identities;
 use crate::failure::Failure;
 use crate::probe::{KernelFeatures, Mechanism, Sentinel, Thresholds, TotalsBy, WindowResult, Windows};
@@ -25,7 +26,7 @@ pub struct ObserveArguments {
     /// Process to observe.
     #[arg(long)]
     pid: u32,
-    /// How long to keep the probes armed.
+    /// How long to keep the probes armed; Ctrl-C ends it earlier.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
     /// Go on until the process ends, at most --seconds (then 3600 unless given).
@@ -61,6 +62,7 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
     };
     let mut sentinel = Sentinel::load(&features)?;
     let mut windows = Windows::load(mechanism)?;
+    let interrupt = Interrupt::listen()?;
     sentinel.watch(&target, SLOT)?;
     let opening = sentinel.read(SLOT)?;
     let thresholds = Thresholds {
@@ -72,7 +74,7 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
     if let Some(reason) = sentinel.absence() {
         eprintln!("this kernel has no sentinel, totals are those of the window: {reason}");
     }
-    wait(arguments, &target, &mut windows)?;
+    wait(arguments, &target, &mut windows, &interrupt)?;
     let settling = sentinel.read(SLOT)?;
     window.disarm();
     let closing = sentinel.read(SLOT)?;
@@ -107,12 +109,17 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn wait(arguments: &ObserveArguments, target: &Target, windows: &mut Windows) -> Result<(), Failure> {
+fn wait(
+    arguments: &ObserveArguments,
+    target: &Target,
+    windows: &mut Windows,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
     let until = Instant::now() + Duration::from_secs(arguments.seconds);
     while Instant::now() < until {
         std::thread::sleep(POLL_INTERVAL.min(until.saturating_duration_since(Instant::now())));
         windows.poll()?;
-        if !is_alive(&target.process) {
+        if interrupt.is_raised() || !is_alive(&target.process) {
             break;
         }
     }
