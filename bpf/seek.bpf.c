@@ -19,17 +19,17 @@ struct {
 
 /* One program for all entries and one for all returns, told apart by their cookies: two links to
  * attach and detach, and a detach waits some ten milliseconds for the kernel. */
-SEC("?uprobe")
+SEC("uprobe")
 int sexton_entry(struct pt_regs *registers)
 {
 	__u64 cookie = bpf_get_attach_cookie(registers);
 
 	on_entry(registers, cookie >> SEXTON_COOKIE_SITE_BITS,
-		 cookie & ((1 << SEXTON_COOKIE_SITE_BITS) - 1), false);
+		 cookie & ((1 << SEXTON_COOKIE_SITE_BITS) - 1));
 	return 0;
 }
 
-SEC("?uretprobe")
+SEC("uretprobe")
 int sexton_return(struct pt_regs *registers)
 {
 	__u64 cookie = bpf_get_attach_cookie(registers);
@@ -50,15 +50,15 @@ slot_of_process(void)
 }
 
 #define ENTRY_OF(name, site)                                             \
-	SEC("?uprobe")                                                   \
+	SEC("uprobe")                                                    \
 	int sexton_entry_##name(struct pt_regs *registers)               \
 	{                                                                \
-		on_entry(registers, slot_of_process(), site, false);     \
+		on_entry(registers, slot_of_process(), site);            \
 		return 0;                                                \
 	}
 
 #define RETURN_OF(name, site)                                            \
-	SEC("?uretprobe")                                                \
+	SEC("uretprobe")                                                 \
 	int sexton_return_##name(struct pt_regs *registers)              \
 	{                                                                \
 		on_return(registers, slot_of_process(), site);           \

@@ -17,6 +17,12 @@
  * Where a thread works two iterators in turn without positioning them, the one positioned last is
  * charged for both; the sum stays right.
  *
+ * Probes cost their target time, so user space grants a slot credit, and each event that is followed takes
+ * its price from it. Once it is gone entries are skipped: a pause. What happens in a pause is not seen, so at a
+ * thread's first event after one, what was counted since its last event is charged to nobody, and whose the
+ * thread was is forgotten; operations from before it end with what was known of them. A pause is named by the
+ * credit granted up to it, which only grows: no two have the same name.
+ *
  * This is the body of all programs: seek.bpf.c has them as pairs of uprobes and uretprobes,
  * session.bpf.c as one session. They call on_entry() and on_return().
  */
@@ -87,6 +93,23 @@ struct {
 	__uint(max_entries, SEXTON_RECORDS_BYTES);
 } sexton_records SEC(".maps");
 
+/* Nanoseconds granted to a slot since its window opened; only grows. Written by user space alone, as
+ * sexton_spending is by the programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SEXTON_TARGETS_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} sexton_granted SEC(".maps");
+
+/* By slot; user space sets it to zero before it arms. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SEXTON_TARGETS_MAX);
+	__type(key, __u32);
+	__type(value, struct sexton_spending);
+} sexton_spending SEC(".maps");
+
 /* What an entry says about its return: a session does not even arm one that is not wanted. */
 enum {
 	RETURN_WANTED = 0,
@@ -105,6 +128,8 @@ struct event {
 	struct sexton_totals *totals;
 	struct sexton_thread *thread;
 	struct sexton_counters now;
+	/* The last pause before this event. */
+	__u64 pause;
 	struct sexton_thread_id id;
 	__u32 process_id;
 };
@@ -112,6 +137,10 @@ struct event {
 /* A program can be preempted by another thread's on the same CPU: additions have to be atomic even
  * though the totals are per CPU. */
 #define ADD(field, amount) __sync_fetch_and_add(&(field), (amount))
+
+/* What other CPUs write is read once and in the order that is written here. */
+#define READ_ONCE(field) (*(volatile typeof(field) *)&(field))
+#define WRITE_ONCE(field, value) (*(volatile typeof(field) *)&(field) = (value))
 
 static __always_inline void
 add_counters(struct sexton_counters *sum, const struct sexton_counters *delta)
@@ -147,6 +176,29 @@ open_target(struct event *event, __u32 slot)
 	return event->recipe && event->recipe->process_id == event->process_id;
 }
 
+/* Whether there is credit for an entry, which is then taken. The pause is read first: one that is seen then has
+ * ended, for as long as it lasts there is no credit. */
+static __always_inline bool
+take_credit(struct event *event, __u32 site)
+{
+	struct sexton_spending *spending = bpf_map_lookup_elem(&sexton_spending, &event->id.slot);
+	__u64 *granted = bpf_map_lookup_elem(&sexton_granted, &event->id.slot);
+	__u32 price_ns = event->recipe->price_ns[site & (SEXTON_SITES_MAX - 1)];
+	__u64 granted_ns;
+
+	if (!spending || !granted)
+		return false;
+	event->pause = READ_ONCE(spending->pause);
+	granted_ns = READ_ONCE(*granted);
+	if (READ_ONCE(spending->spent_ns) >= granted_ns) {
+		WRITE_ONCE(spending->pause, granted_ns);
+		return false;
+	}
+	if (price_ns)
+		ADD(spending->spent_ns, price_ns);
+	return true;
+}
+
 /* The current thread's pointer and start, in the way that the running kernel has. */
 static __always_inline __u64
 current_thread(__u64 *start_boot_ns)
@@ -163,16 +215,26 @@ current_thread(__u64 *start_boot_ns)
 	return BPF_CORE_READ(task, thread.fsbase);
 }
 
+/* Reads the current thread's counters. */
+static __always_inline bool
+read_counters(struct event *event, __u64 *start_boot_ns)
+{
+	__u64 block = 0, thread_pointer = current_thread(start_boot_ns);
+
+	if (tls_counters(0, thread_pointer, event->recipe, &event->now, &block, false) != TLS_UNREADABLE)
+		return true;
+	ADD(event->totals->read_failures, 1);
+	return false;
+}
+
 /* Reads the thread's counters and finds its account, which begins with this reading when it is new. */
 static __always_inline bool
 open_thread(struct event *event)
 {
-	__u64 block = 0, start_boot_ns = 0, thread_pointer = current_thread(&start_boot_ns);
+	__u64 start_boot_ns = 0;
 
-	if (tls_counters(0, thread_pointer, event->recipe, &event->now, &block, false) == TLS_UNREADABLE) {
-		ADD(event->totals->read_failures, 1);
+	if (!read_counters(event, &start_boot_ns))
 		return false;
-	}
 	event->thread = bpf_map_lookup_elem(&sexton_threads, &event->id);
 	if (event->thread && event->thread->start_boot_ns == start_boot_ns)
 		return true;
@@ -185,6 +247,7 @@ open_thread(struct event *event)
 		return false;
 	event->thread->start_boot_ns = start_boot_ns;
 	event->thread->boundary = event->now;
+	event->thread->pause = event->pause;
 	return true;
 }
 
@@ -196,7 +259,7 @@ counted(__u64 now, __u64 before)
 	return now >= before ? now - before : now;
 }
 
-/* Charges what was counted since the thread's last event. */
+/* Charges what was counted since the thread's last event; to nobody where a pause lies between. */
 static __always_inline void
 settle(struct event *event)
 {
@@ -211,6 +274,11 @@ settle(struct event *event)
 	};
 
 	thread->boundary = event->now;
+	if (thread->pause != event->pause) {
+		thread->pause = event->pause;
+		thread->owner = 0;
+		thread->active = 0;
+	}
 	operation = find_operation(event->id.slot, thread->active ? thread->active : thread->owner);
 	if (!operation) {
 		add_counters(&event->totals->unowned, &delta);
@@ -236,7 +304,8 @@ read_end_key(struct event *event, struct sexton_operation *operation)
 		operation->end_key_bytes = bytes;
 }
 
-/* Ends an operation: counted, and recorded when it was painful. */
+/* Ends an operation: counted, and recorded when it was painful. One from before a pause ended nobody knows when
+ * and where. */
 static __always_inline void
 finish(struct event *event, struct sexton_operation *operation)
 {
@@ -244,12 +313,15 @@ finish(struct event *event, struct sexton_operation *operation)
 	__u64 tombstones = operation->seek.tombstones_skipped + operation->scan.tombstones_skipped;
 	__u64 block_reads = operation->seek.block_reads + operation->scan.block_reads;
 
-	operation->end_ns = bpf_ktime_get_ns();
+	bool is_known = operation->pause == event->pause;
+
+	operation->end_ns = is_known ? bpf_ktime_get_ns() : operation->return_ns;
 	ADD(event->totals->operations, 1);
 	if (tombstones >= event->recipe->tombstones_painful ||
 	    block_reads >= event->recipe->block_reads_painful) {
 		ADD(event->totals->operations_painful, 1);
-		read_end_key(event, operation);
+		if (is_known)
+			read_end_key(event, operation);
 		if (bpf_ringbuf_output(&sexton_records, operation, sizeof(*operation), 0))
 			ADD(event->totals->records_lost, 1);
 	}
@@ -263,7 +335,8 @@ identify(struct sexton_operation *operation, struct sexton_iterator_id *id)
 	struct sexton_identity *identity = bpf_map_lookup_elem(&sexton_identities, id);
 	__u32 *offset;
 
-	if (identity) {
+	/* One from before a pause may be another iterator's by now. */
+	if (identity && identity->pause == operation->pause) {
 		operation->database = identity->database;
 		operation->column_family_handle = identity->column_family_handle;
 		operation->column_family_data = identity->column_family_data;
@@ -322,12 +395,13 @@ begin_operation(struct event *event, __u64 iterator, __u32 kind)
 	operation->kind = kind;
 	operation->owner_before = event->thread->owner != iterator ? event->thread->owner : 0;
 	operation->start_ns = bpf_ktime_get_ns();
+	operation->pause = event->pause;
 	identify(operation, &id);
 	return operation;
 }
 
 static __always_inline int
-seek_entry(struct pt_regs *registers, struct event *event, __u32 kind, const bool is_session)
+seek_entry(struct pt_regs *registers, struct event *event, __u32 kind)
 {
 	struct sexton_operation *operation, *earlier;
 	__u64 iterator = registers->di;
@@ -337,12 +411,8 @@ seek_entry(struct pt_regs *registers, struct event *event, __u32 kind, const boo
 	/* SeekToFirst may call Seek on the same iterator: one operation. A call whose frame is gone (left
 	 * by an exception) never returned: it is over. */
 	if (event->thread->active == iterator &&
-	    registers->sp < event->thread->active_stack_pointer) {
-		/* A session has no return for this one; a pair's has to be told from the outer one's. */
-		if (!is_session)
-			event->thread->active_depth++;
+	    registers->sp < event->thread->active_stack_pointer)
 		return RETURN_UNWANTED;
-	}
 	settle(event);
 	earlier = find_operation(event->id.slot, iterator);
 	if (earlier) {
@@ -353,7 +423,6 @@ seek_entry(struct pt_regs *registers, struct event *event, __u32 kind, const boo
 	operation = begin_operation(event, iterator, kind);
 	event->thread->active = operation ? iterator : 0;
 	event->thread->active_stack_pointer = registers->sp;
-	event->thread->active_depth = 1;
 	if (!operation)
 		return RETURN_UNWANTED;
 	if (kind == SEXTON_SEEK || kind == SEXTON_SEEK_FOR_PREV)
@@ -361,24 +430,29 @@ seek_entry(struct pt_regs *registers, struct event *event, __u32 kind, const boo
 	return RETURN_WANTED;
 }
 
-static __always_inline void
-seek_return(struct event *event)
+/* Whether it was waited for. A pause since the entry makes no difference to what the call itself counted; to
+ * what comes after it does, and that shows at the thread's next event. */
+static __always_inline bool
+seek_return(struct pt_regs *registers, struct event *event)
 {
 	struct sexton_operation *operation;
+	__u64 start_boot_ns = 0;
 
-	if (!open_thread(event) || !event->thread->active)
-		return;
-	if (event->thread->active_depth > 1) {
-		event->thread->active_depth--;
-		return;
-	}
+	event->thread = bpf_map_lookup_elem(&sexton_threads, &event->id);
+	/* Behind the return the stack is shorter than at the entry; at a nested call's it is not. */
+	if (!event->thread || !event->thread->active ||
+	    registers->sp <= event->thread->active_stack_pointer)
+		return false;
+	event->pause = event->thread->pause;
+	if (!read_counters(event, &start_boot_ns) || event->thread->start_boot_ns != start_boot_ns)
+		return true;
 	settle(event);
 	operation = find_operation(event->id.slot, event->thread->active);
 	if (operation)
 		operation->return_ns = bpf_ktime_get_ns();
 	event->thread->owner = event->thread->active;
 	event->thread->active = 0;
-	event->thread->active_depth = 0;
+	return true;
 }
 
 /* The deleting destructor of ArenaWrappedDBIter: the scan of the DBIter inside is over. */
@@ -411,7 +485,7 @@ iterator_end(struct pt_regs *registers, struct event *event)
 static __always_inline int
 new_iterator(struct pt_regs *registers, struct event *event)
 {
-	struct sexton_identity identity = {};
+	struct sexton_identity identity = { .pause = event->pause };
 
 	identity.database = registers->di;
 	identity.column_family_handle = registers->dx;
@@ -446,7 +520,8 @@ learn_offset(__u32 slot, __u64 iterator, __u64 column_family_data)
 	}
 }
 
-static __always_inline void
+/* Whether it was waited for. */
+static __always_inline bool
 new_iterator_return(struct pt_regs *registers, struct event *event)
 {
 	struct sexton_iterator_id id = { .slot = event->id.slot };
@@ -454,7 +529,7 @@ new_iterator_return(struct pt_regs *registers, struct event *event)
 
 	creation = bpf_map_lookup_elem(&sexton_creations, &event->id);
 	if (!creation)
-		return;
+		return false;
 	if (event->recipe->db_iter_offset && registers->ax &&
 	    !bpf_probe_read_user(&id.iterator, sizeof(__u64),
 				 (const void *)(registers->ax + event->recipe->db_iter_offset)) &&
@@ -463,6 +538,7 @@ new_iterator_return(struct pt_regs *registers, struct event *event)
 		learn_offset(event->id.slot, id.iterator, creation->column_family_data);
 	}
 	bpf_map_delete_elem(&sexton_creations, &event->id);
+	return true;
 }
 
 static __always_inline struct sexton_site_hits *
@@ -473,10 +549,10 @@ hits_at(struct event *event, __u32 site)
 
 /* A probe at a function's entry has fired. */
 static __always_inline int
-on_entry(struct pt_regs *registers, __u32 slot, __u32 site, const bool is_session)
+on_entry(struct pt_regs *registers, __u32 slot, __u32 site)
 {
 	struct event event = {};
-	bool is_open = open_target(&event, slot);
+	bool is_open = open_target(&event, slot) && take_credit(&event, site);
 
 	if (!event.totals)
 		return RETURN_UNWANTED;
@@ -486,14 +562,20 @@ on_entry(struct pt_regs *registers, __u32 slot, __u32 site, const bool is_sessio
 	}
 	ADD(hits_at(&event, site)->entries, 1);
 	if (site < SEXTON_SEEK_KINDS)
-		return seek_entry(registers, &event, site, is_session);
+		return seek_entry(registers, &event, site);
 	if (site == SEXTON_SITE_NEW_ITERATOR)
 		return new_iterator(registers, &event);
 	iterator_end(registers, &event);
 	return RETURN_UNWANTED;
 }
 
-/* A probe at a function's return has fired. */
+static __always_inline bool
+follow_return(struct pt_regs *registers, struct event *event, __u32 site)
+{
+	return site < SEXTON_SEEK_KINDS ? seek_return(registers, event) : new_iterator_return(registers, event);
+}
+
+/* A probe at a function's return has fired. It was paid for at the entry. */
 static __always_inline void
 on_return(struct pt_regs *registers, __u32 slot, __u32 site)
 {
@@ -502,15 +584,10 @@ on_return(struct pt_regs *registers, __u32 slot, __u32 site)
 
 	if (!event.totals)
 		return;
-	if (!is_open) {
-		ADD(hits_at(&event, site)->returns_skipped, 1);
-		return;
-	}
-	ADD(hits_at(&event, site)->returns, 1);
-	if (site < SEXTON_SEEK_KINDS)
-		seek_return(&event);
+	if (is_open && follow_return(registers, &event, site))
+		ADD(hits_at(&event, site)->returns, 1);
 	else
-		new_iterator_return(registers, &event);
+		ADD(hits_at(&event, site)->returns_skipped, 1);
 }
 
 #endif

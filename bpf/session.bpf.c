@@ -14,7 +14,7 @@ int sexton_session(struct pt_regs *registers)
 	__u32 site = cookie & ((1 << SEXTON_COOKIE_SITE_BITS) - 1);
 
 	if (!is_session_return(registers))
-		return on_entry(registers, slot, site, true);
+		return on_entry(registers, slot, site);
 	on_return(registers, slot, site);
 	return 0;
 }

@@ -84,6 +84,16 @@ struct sexton_recipe {
 	/* The process that is meant: a probe's breakpoint is inherited by a fork, its recipe is not. 0: none. */
 	unsigned int process_id;
 	unsigned int padding;
+	/* What an entry that is followed takes from the credit, its return included; by enum sexton_site. */
+	unsigned int price_ns[SEXTON_SITES_MAX];
+};
+
+/* What the probes of a slot have cost since its window opened, by the recipe's prices. They are followed while
+ * this is below what user space has granted. */
+struct sexton_spending {
+	unsigned long long spent_ns;
+	/* What had been granted when an event was last skipped for want of credit: names the last pause. */
+	unsigned long long pause;
 };
 
 /* The slots of one process. */
@@ -119,6 +129,8 @@ struct sexton_operation {
 	unsigned long long start_ns;
 	unsigned long long return_ns;
 	unsigned long long end_ns;
+	/* The pause before it began. After a later one it is not known what has become of it. */
+	unsigned long long pause;
 	unsigned int process_id;
 	unsigned int thread_id;
 	/* enum sexton_seek_kind */
@@ -152,6 +164,8 @@ struct sexton_identity {
 	unsigned long long database;
 	unsigned long long column_family_handle;
 	unsigned long long column_family_data;
+	/* The pause before the creation. */
+	unsigned long long pause;
 };
 
 /* A thread's account while a window is open: who is charged for what is counted next. */
@@ -166,12 +180,12 @@ struct sexton_thread {
 	unsigned long long active_stack_pointer;
 	/* Start of the thread, so that a reused thread id is not taken for the same thread. */
 	unsigned long long start_boot_ns;
-	unsigned int active_depth;
-	unsigned int padding;
+	/* The last pause before its last event. After a later one it is not known whose the thread is. */
+	unsigned long long pause;
 };
 
-/* How often one site's probe fired. A firing is skipped where its target is not armed, and a return also
- * where its entry was skipped: then it costs little. */
+/* How often one site's probe fired. An entry is skipped where its target is not armed or has no credit left, a
+ * return where nobody waits for it: either costs little. */
 struct sexton_site_hits {
 	unsigned long long entries;
 	unsigned long long entries_skipped;
@@ -218,17 +232,18 @@ struct sexton_thread_reading {
 #define SEXTON_ASSERT_SIZE(type, bytes) \
 	_Static_assert(sizeof(type) == (bytes), #type " must be " #bytes " bytes in C and in Rust")
 
-SEXTON_ASSERT_SIZE(struct sexton_recipe, 72);
+SEXTON_ASSERT_SIZE(struct sexton_recipe, 104);
 SEXTON_ASSERT_SIZE(struct sexton_process, 20);
+SEXTON_ASSERT_SIZE(struct sexton_spending, 16);
 SEXTON_ASSERT_SIZE(struct sexton_counters, 40);
-SEXTON_ASSERT_SIZE(struct sexton_operation, 424);
+SEXTON_ASSERT_SIZE(struct sexton_operation, 432);
 SEXTON_ASSERT_SIZE(struct sexton_iterator_id, 16);
 SEXTON_ASSERT_SIZE(struct sexton_thread_id, 8);
-SEXTON_ASSERT_SIZE(struct sexton_identity, 24);
+SEXTON_ASSERT_SIZE(struct sexton_identity, 32);
 SEXTON_ASSERT_SIZE(struct sexton_thread, 80);
 SEXTON_ASSERT_SIZE(struct sexton_totals, 376);
 SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 72);
 _Static_assert(SEXTON_SITES <= SEXTON_SITES_MAX, "every site has room");
-_Static_assert(__builtin_offsetof(struct sexton_operation, end_key) == 296, "the keys end the operation");
+_Static_assert(__builtin_offsetof(struct sexton_operation, end_key) == 304, "the keys end the operation");
 
 #endif

@@ -3,7 +3,9 @@
 use super::interrupt::Interrupt;
 use crate::engine::identity::Identities;
 use crate::failure::Failure;
-use crate::probe::{KernelFeatures, Mechanism, Sentinel, Thresholds, TotalsBy, WindowResult, Windows};
+use crate::probe::{
+    Credit, KernelFeatures, Mechanism, Sentinel, Thresholds, TotalsBy, WindowResult, Windows,
+};
 use crate::target::facts::Target;
 use crate::target::inspect::Inspector;
 use crate::target::process::is_alive;
@@ -69,7 +71,7 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
         tombstones_per_operation: arguments.tombstones_per_operation,
         block_reads_per_operation: arguments.block_reads_per_operation,
     };
-    let mut window = windows.open(&target, SLOT, thresholds, &opening)?;
+    let mut window = windows.open(&target, SLOT, thresholds, &Credit::unlimited(), &opening)?;
     eprintln!("observing {}", target.name);
     if let Some(reason) = sentinel.absence() {
         eprintln!("this kernel has no sentinel, totals are those of the window: {reason}");

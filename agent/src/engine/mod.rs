@@ -16,7 +16,7 @@ mod watched;
 pub use control::Control;
 
 use crate::failure::Failure;
-use crate::probe::{KernelFeatures, Mechanism, OpenWindow, Sentinel, Windows};
+use crate::probe::{Credit, KernelFeatures, Mechanism, OpenWindow, Sentinel, Windows};
 use crate::snapshot::Snapshot;
 use history::History;
 use roster::Roster;
@@ -163,7 +163,13 @@ impl Engine {
             }
             let thresholds = watched.thresholds(policy);
             watched.last_window = Some(Instant::now());
-            match self.windows.open(&watched.target, watched.slot, thresholds, &watched.last) {
+            match self.windows.open(
+                &watched.target,
+                watched.slot,
+                thresholds,
+                &Credit::unlimited(),
+                &watched.last,
+            ) {
                 Ok(window) => open.push(window),
                 Err(error) => warn!(target = watched.target.name, %error, "cannot open a window"),
             }

@@ -57,16 +57,18 @@ unsafe impl Record for sexton_thread_id {}
 // SAFETY: as above.
 unsafe impl Record for sexton_thread {}
 // SAFETY: as above.
+unsafe impl Record for sexton_spending {}
+// SAFETY: as above.
 unsafe impl Record for sexton_totals {}
 // SAFETY: as above.
 unsafe impl Record for sexton_thread_reading {}
 
-const _: () = assert!(size_of::<sexton_recipe>() == 72);
-const _: () = assert!(size_of::<sexton_operation>() == 424);
+const _: () = assert!(size_of::<sexton_recipe>() == 104);
+const _: () = assert!(size_of::<sexton_operation>() == 432);
 const _: () = assert!(size_of::<sexton_thread>() == 80);
 const _: () = assert!(size_of::<sexton_totals>() == 376);
 const _: () = assert!(size_of::<sexton_thread_reading>() == 72);
-const _: () = assert!(std::mem::offset_of!(sexton_operation, end_key) == 296);
+const _: () = assert!(std::mem::offset_of!(sexton_operation, end_key) == 304);
 
 impl From<sexton_counters> for Counters {
     fn from(counters: sexton_counters) -> Counters {

@@ -7,6 +7,7 @@
 
 mod abi;
 mod account;
+mod credit;
 mod error;
 mod features;
 mod libbpf_log;
@@ -20,6 +21,7 @@ mod sentinel;
 mod site;
 mod window;
 
+pub use credit::Credit;
 pub use error::ProbeError;
 pub use features::{Answer, KernelFeatures};
 pub use libbpf_log::forward_libbpf_messages;

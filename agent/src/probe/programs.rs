@@ -3,8 +3,8 @@
 //! What the numbers in the maps mean is the window's business.
 
 use super::abi::{
-    Record, sexton_iterator_id, sexton_operation, sexton_process, sexton_recipe, sexton_thread,
-    sexton_thread_id, sexton_totals,
+    Record, sexton_iterator_id, sexton_operation, sexton_process, sexton_recipe, sexton_spending,
+    sexton_thread, sexton_thread_id, sexton_totals,
 };
 use super::object::{BpfObject, want_programs};
 use super::site::{PlacedSite, Site};
@@ -26,6 +26,8 @@ pub struct Programs {
     identities: MapHandle,
     learnt_offsets: MapHandle,
     totals: MapHandle,
+    granted: MapHandle,
+    spending: MapHandle,
     /// Slots by process, where probes carry no cookies.
     processes: Option<MapHandle>,
     ring: RingBuffer<'static>,
@@ -82,6 +84,8 @@ impl Programs {
             identities: map("sexton_identities")?,
             learnt_offsets: map("sexton_learnt_offsets")?,
             totals: map("sexton_totals")?,
+            granted: map("sexton_granted")?,
+            spending: map("sexton_spending")?,
             processes: (mechanism == Mechanism::Perf).then(|| map("sexton_processes")).transpose()?,
             ring,
             object,
@@ -188,6 +192,38 @@ impl Programs {
         self.recipes
             .update(&slot.to_ne_bytes(), recipe.as_bytes(), MapFlags::ANY)
             .map_err(|source| access("the recipes", source))
+    }
+
+    /// Sets what a slot has been granted since its window opened; it must never fall while probes are armed.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn set_granted(&self, slot: Slot, granted_ns: u64) -> Result<(), ProbeError> {
+        self.granted
+            .update(&slot.to_ne_bytes(), &granted_ns.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|source| access("the credits", source))
+    }
+
+    /// What a slot has spent of its credit, and its last pause.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn spending(&self, slot: Slot) -> Result<sexton_spending, ProbeError> {
+        let bytes = self
+            .spending
+            .lookup(&slot.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|source| access("the spending", source))?;
+        Ok(bytes.as_deref().and_then(sexton_spending::from_bytes).unwrap_or_default())
+    }
+
+    /// Nothing spent, no pause: before probes are armed.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn reset_spending(&self, slot: Slot) -> Result<(), ProbeError> {
+        self.spending
+            .update(&slot.to_ne_bytes(), sexton_spending::default().as_bytes(), MapFlags::ANY)
+            .map_err(|source| access("the spending", source))
     }
 
     /// Takes the records that have come in since the last time.

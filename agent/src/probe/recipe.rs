@@ -1,6 +1,6 @@
 //! From a target's facts to the recipe that the BPF programs follow.
 
-use super::{ProbeError, abi};
+use super::{Credit, ProbeError, abi};
 use crate::target::facts::{Target, TlsRecipe};
 
 /// From where an operation is painful enough for a record of its own.
@@ -17,7 +17,11 @@ pub struct Thresholds {
 /// # Errors
 /// [`ProbeError::NoCounters`] where threads have none, [`ProbeError::Layout`] where they are not neighbours
 /// the way the programs read them.
-pub fn recipe(target: &Target, thresholds: Thresholds) -> Result<abi::sexton_recipe, ProbeError> {
+pub fn recipe(
+    target: &Target,
+    thresholds: Thresholds,
+    credit: &Credit,
+) -> Result<abi::sexton_recipe, ProbeError> {
     let module = &target.module;
     let (Some(layout), Some(tls), Some(perf_context_offset)) =
         (&module.layout, module.tls, module.perf_context_offset)
@@ -47,5 +51,6 @@ pub fn recipe(target: &Target, thresholds: Thresholds) -> Result<abi::sexton_rec
         current_key_offset: module.current_key_offset.unwrap_or(0),
         process_id: target.process.pid,
         padding: 0,
+        price_ns: credit.price_ns,
     })
 }

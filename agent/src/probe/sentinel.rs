@@ -11,7 +11,7 @@ use super::account::Account;
 use super::object::BpfObject;
 use super::raw_link::attach_to_process;
 use super::recipe::{Thresholds, recipe};
-use super::{Answer, KernelFeatures, ProbeError, Slot};
+use super::{Answer, Credit, KernelFeatures, ProbeError, Slot};
 use crate::target::facts::Target;
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, Object, RingBuffer, RingBufferBuilder};
 use serde::Serialize;
@@ -128,9 +128,9 @@ impl Sentinel {
     /// [`ProbeError::TooManyCopies`].
     pub fn watch(&mut self, target: &Target, slot: Slot) -> Result<(), ProbeError> {
         let pid = target.process.pid;
-        // Thresholds are the windows' business; the sentinel has none.
+        // Thresholds and credit are the windows' business; the sentinel has none.
         let thresholds = Thresholds { tombstones_per_operation: 0, block_reads_per_operation: 0 };
-        let recipe = recipe(target, thresholds)?;
+        let recipe = recipe(target, thresholds, &Credit::unlimited())?;
         self.watched.insert(slot, Watched { pid, iterator: None, account: Account::default() });
         if let Err(error) = self.begin(slot, &recipe) {
             self.forget(slot);

@@ -67,6 +67,11 @@ impl Site {
         self != Site::IteratorEnd
     }
 
+    /// Whether it opens an operation.
+    pub fn is_positioning(self) -> bool {
+        matches!(self, Site::Seek | Site::SeekForPrev | Site::SeekToFirst | Site::SeekToLast)
+    }
+
     /// What its probes carry to tell the programs where they are.
     pub fn cookie(self, slot: Slot) -> u64 {
         u64::from(slot) << SEXTON_COOKIE_SITE_BITS | u64::from(self.number())

@@ -6,6 +6,9 @@
 //! to the operation that is still open, and to no later one. What comes between that reading and the
 //! last one stays unattributed.
 //!
+//! A window's credit can run out. The programs then skip, and what they skipped is charged to nobody; an
+//! operation that began before such a pause is settled no more.
+//!
 //! Where there is no sentinel the total is what the probes counted, and what a window leaves open is charged
 //! up to its last event only.
 
@@ -14,7 +17,7 @@ use super::operation::Operation;
 use super::programs::{Armed, Programs};
 use super::recipe::{Thresholds, recipe};
 use super::site::{PlacedSite, ProbeHits, placed_sites};
-use super::{Mechanism, ProbeError, SentinelReading, Slot, TotalsBy};
+use super::{Credit, Mechanism, ProbeError, SentinelReading, Slot, TotalsBy};
 use crate::target::facts::{ProbeSites, Target, TargetId};
 use sexton_tuner::evidence::{Counters, Window};
 use std::cell::RefCell;
@@ -50,6 +53,7 @@ pub struct OpenWindow {
     slot: Slot,
     recipe: sexton_recipe,
     sites: Vec<PlacedSite>,
+    granted_ns: u64,
     opened: Instant,
     armed_ns: u64,
     opening: Counters,
@@ -102,7 +106,8 @@ impl Windows {
         self.programs.mechanism()
     }
 
-    /// Arms the probes. `opening` is the sentinel's reading from just before.
+    /// Arms the probes, to be followed as far as the credit goes. `opening` is the sentinel's reading from just
+    /// before.
     ///
     /// # Errors
     /// [`ProbeError::NoSites`], [`ProbeError::Attach`], [`ProbeError::Access`], [`ProbeError::Layout`].
@@ -111,10 +116,11 @@ impl Windows {
         target: &Target,
         slot: Slot,
         thresholds: Thresholds,
+        credit: &Credit,
         opening: &SentinelReading,
     ) -> Result<OpenWindow, ProbeError> {
         let pid = target.process.pid;
-        let recipe = recipe(target, thresholds)?;
+        let recipe = recipe(target, thresholds, credit)?;
         let sites = placed_sites(&target.module.sites);
         if !target.module.sites.has_a_seek() {
             return Err(ProbeError::NoSites { pid, reason: "no function of DBIter was found" });
@@ -122,11 +128,14 @@ impl Windows {
         self.forget(slot)?;
         self.keep_learnt_offset_of(target, slot)?;
         let totals_before = self.programs.totals(slot)?;
+        self.programs.reset_spending(slot)?;
+        self.programs.set_granted(slot, credit.granted_ns)?;
         let armed = self.programs.arm(slot, &recipe, &target.module.path_from_agent, &sites)?;
         Ok(OpenWindow {
             slot,
             recipe,
             sites,
+            granted_ns: credit.granted_ns,
             opened: Instant::now(),
             armed_ns: 0,
             opening: opening.total,
@@ -141,6 +150,27 @@ impl Windows {
     /// [`ProbeError::Access`].
     pub fn poll(&mut self) -> Result<(), ProbeError> {
         self.programs.poll()
+    }
+
+    /// Grants an open window `more_ns` nanoseconds of probe cost.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn grant(&mut self, window: &mut OpenWindow, more_ns: u64) -> Result<(), ProbeError> {
+        let granted_ns = window.granted_ns.saturating_add(more_ns);
+        self.programs.set_granted(window.slot, granted_ns)?;
+        window.granted_ns = granted_ns;
+        Ok(())
+    }
+
+    /// What is left of an open window's credit, in nanoseconds, by the prices it was opened with; 0 where the
+    /// programs skip.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn credit_ns(&self, window: &OpenWindow) -> Result<u64, ProbeError> {
+        let spent_ns = self.programs.spending(window.slot)?.spent_ns;
+        Ok(window.granted_ns.saturating_sub(spent_ns))
     }
 
     /// How often the probes of an open window have fired so far.
@@ -167,14 +197,16 @@ impl Windows {
         let closed_ns = monotonic_ns();
         self.poll()?;
         let totals = self.programs.totals(window.slot)?.combine(window.totals_before, u64::wrapping_sub);
+        let pause = self.programs.spending(window.slot)?.pause;
         let mut open = self.open_operations(window.slot)?;
-        let settled = self.settle(window.slot, &mut open, settling)?;
+        let settled = self.settle(window.slot, pause, &mut open, settling)?;
         let mut records = self.records.borrow_mut().take_of(window.slot);
         let ended_painful = totals.operations_painful;
         let mut still_open_painful = 0;
         let operations_open = open.len() as u64;
         for mut operation in open.into_values() {
-            operation.end_ns = closed_ns;
+            // One from before the last pause ended nobody knows when.
+            operation.end_ns = if operation.pause == pause { closed_ns } else { operation.return_ns };
             if is_painful(&operation, &window.recipe) {
                 still_open_painful += 1;
                 records.operations.push(operation);
@@ -205,15 +237,20 @@ impl Windows {
     }
 
     /// Charges what was counted after each thread's last event, up to the settling reading. A thread that
-    /// has had an event since that reading has its boundary behind it: nothing is left to charge.
+    /// has had an event since that reading has its boundary behind it: nothing is left to charge. Of one whose last
+    /// event was before the last pause it is not known whose it is.
     fn settle(
         &self,
         slot: Slot,
+        pause: u64,
         open: &mut HashMap<u64, sexton_operation>,
         settling: &SentinelReading,
     ) -> Result<Counters, ProbeError> {
         let mut settled = Counters::default();
         for (thread_id, thread) in self.programs.threads(slot)? {
+            if thread.pause != pause {
+                continue;
+            }
             let Some(now) = settling.by_thread.get(&(thread_id, thread.start_boot_ns)) else { continue };
             let delta = now.minus(thread.boundary.into());
             let in_seek = thread.active != 0;
