@@ -1,20 +1,15 @@
 //! Puts a target together from what its process and its module tell, and says in words what is missing.
 
+use super::counters::{self, NoCounters, Place};
 use super::database::{self, OpenDatabases};
 use super::error::InspectError;
-use super::facts::{
-    CountSource, DatabaseDirectory, Gap, LayoutSource, PerfContextLayout, RocksDbModule, Target, TargetId,
-    TlsRecipe, Version,
-};
+use super::facts::{CountSource, DatabaseDirectory, Gap, RocksDbModule, Target, TargetId, Version};
 use super::gaps;
-use super::layout;
 use super::maps::Maps;
-use super::memory;
-use super::module::{ModuleFacts, PERF_CONTEXT};
+use super::module::ModuleFacts;
 use super::names::Names;
 use super::process::{self, ProcessFacts};
-use super::search::{Found, executable_identity};
-use super::tls;
+use super::search::Found;
 use super::version;
 
 /// What all targets of one process have in common.
@@ -110,18 +105,24 @@ fn module(
     let pid = around.facts.process.pid;
     let facts = &found.facts;
     let path = found.mapping.path.clone();
-    let perf_context = facts.perf_context.filter(|symbol| symbol.thread_local).ok_or_else(|| {
-        InspectError::NoCounters { pid, path: path.clone(), reason: no_counters_reason(facts) }
-    })?;
-    let size_bytes = Some(perf_context.size).filter(|&size| size > 0);
-    let versions = versions(found, &around.databases.directories, is_one_of_several);
-    let (layout, version) = layout_and_version(versions, size_bytes, gaps)
-        .map_err(|source| InspectError::UnknownLayout { pid, path: path.clone(), source })?;
     let load_bias = facts.load_bias(found.mapping.start, found.mapping.file_offset).ok_or_else(|| {
         let what = format!("its mapping at {:#x} fits no segment of the file", found.mapping.start);
         InspectError::Unsupported { pid, path: path.clone(), what }
     })?;
-    let tls = tls_recipe(pid, around.maps, found, load_bias)?;
+    let versions = versions(found, &around.databases.directories, is_one_of_several);
+    let place = Place { pid, found, is_musl: is_musl(around.maps), load_bias };
+    let counters = match counters::find(&place, &versions, gaps) {
+        Ok(counters) => Some(counters),
+        Err(NoCounters::NotYet(source)) => {
+            return Err(InspectError::ThreadLocalStorage { pid, path, source });
+        }
+        Err(NoCounters::Never(reason)) => {
+            gaps.push(gaps::no_counters(reason, without_perf_context(facts)));
+            None
+        }
+    };
+    let known = counters.as_ref();
+    let version = known.map(|counters| counters.version.clone()).or_else(|| versions.first().cloned());
     Ok(RocksDbModule {
         path,
         deleted: found.mapping.deleted,
@@ -129,28 +130,31 @@ fn module(
         file: found.mapping.file,
         build_id: facts.build_id.clone(),
         load_bias,
-        version,
+        version: version.unwrap_or_else(|| {
+            gaps.push(gaps::unknown_version());
+            Version { major: 0, minor: 0, patch: None, source: "nothing that tells it".into() }
+        }),
         found_by: facts.found_by,
         sites: facts.sites.clone(),
         db_iter_offset: facts.db_iter_offset,
         current_key_offset: facts.current_key_offset,
         keys_skipped_offset: facts.keys_skipped_offset,
-        counts: CountSource::PerfContext,
-        tls: Some(tls),
-        perf_level_offset: facts.perf_level.map(|symbol| symbol.value),
-        perf_context_offset: Some(perf_context.value),
-        layout: Some(layout),
-        layout_source: Some(LayoutSource::Table),
+        counts: known.map_or_else(|| without_perf_context(facts), |_| CountSource::PerfContext),
+        tls: known.map(|counters| counters.place.recipe),
+        perf_level_offset: known.and_then(|counters| counters.place.perf_level_offset),
+        perf_context_offset: known.map(|counters| counters.place.perf_context_offset),
+        layout_source: known.map(|counters| counters.layout_source),
+        layout: counters.map(|counters| counters.layout),
     })
 }
 
-fn no_counters_reason(facts: &ModuleFacts) -> String {
-    match facts.perf_context {
-        None => format!("the module has no symbol {PERF_CONTEXT} (its symbols were stripped)"),
-        Some(_) => "`perf_context` is one object for all threads: the build has -DNPERF_CONTEXT, or no \
-                    thread-local storage, and what it counts belongs to no thread"
-            .to_string(),
-    }
+/// What can be counted without `perf_context`.
+fn without_perf_context(facts: &ModuleFacts) -> CountSource {
+    facts.keys_skipped_offset.map_or(CountSource::Nothing, |_| CountSource::IteratorEstimate)
+}
+
+fn is_musl(maps: &Maps) -> bool {
+    maps.has_file_named("ld-musl-") || maps.has_file_named("libc.musl-")
 }
 
 /// What is known of the version, the surest source first. With several copies in one process a database
@@ -164,51 +168,4 @@ fn versions(found: &Found, databases: &[DatabaseDirectory], is_one_of_several: b
     let versions =
         if is_one_of_several { [tag, file_name, options, log] } else { [options, tag, log, file_name] };
     versions.into_iter().flatten().collect()
-}
-
-/// Tries one version after the other; the size of `perf_context` has the last word.
-fn layout_and_version(
-    versions: Vec<Version>,
-    size_bytes: Option<u64>,
-    gaps: &mut Vec<Gap>,
-) -> Result<(PerfContextLayout, Version), layout::LayoutError> {
-    if size_bytes.is_none() {
-        gaps.push(gaps::unchecked_layout());
-    }
-    let mut refused = None;
-    for version in versions {
-        match layout::choose(Some(&version), size_bytes) {
-            Ok(layout) => {
-                gaps.extend(refused.map(gaps::contradicted_version));
-                return Ok((layout, version));
-            }
-            Err(error) => refused = refused.or(Some(error)),
-        }
-    }
-    if let Some(error) = refused {
-        return Err(error);
-    }
-    let layout = layout::choose(None, size_bytes)?;
-    let (major, minor) = layout::oldest_version_of(&layout).unwrap_or_default();
-    let source = format!("size of perf_context, as in RocksDB {}", layout.versions);
-    gaps.push(gaps::version_from_size(&layout));
-    Ok((layout, Version { major, minor, patch: None, source }))
-}
-
-fn tls_recipe(pid: u32, maps: &Maps, found: &Found, load_bias: u64) -> Result<TlsRecipe, InspectError> {
-    let path = &found.mapping.path;
-    let facts = &found.facts;
-    let exe = executable_identity(&pid.to_string());
-    let is_executable = facts.fixed_address || facts.says_pie || exe == Some(found.key.device_and_inode());
-    let failed = |source| InspectError::ThreadLocalStorage { pid, path: path.clone(), source };
-    let symbol = facts.perf_context.ok_or_else(|| failed(tls::TlsError::NoSegment))?;
-    let plan = tls::plan(facts.tls.as_ref(), is_executable, &facts.tls_relocations, (PERF_CONTEXT, symbol));
-    let plan = plan.map_err(failed)?;
-    let recipe = tls::resolve(plan, load_bias, |address| memory::read_u64(pid, address)).map_err(failed)?;
-    let is_musl = maps.has_file_named("ld-musl-") || maps.has_file_named("libc.musl-");
-    if is_musl && matches!(recipe, TlsRecipe::DynamicThreadVector { .. }) {
-        let what = "its thread-local storage is laid out by musl, not by glibc".to_string();
-        return Err(InspectError::Unsupported { pid, path: path.clone(), what });
-    }
-    Ok(recipe)
 }

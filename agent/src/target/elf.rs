@@ -180,6 +180,21 @@ impl ElfHeaders {
     /// # Errors
     /// [`ElfError`].
     pub fn read<'data, R: ReadRef<'data>>(data: R) -> Result<ElfHeaders, ElfError> {
+        let headers = ElfHeaders::read_without_code(data)?;
+        let length = data.len().map_err(|()| ElfError::Io { message: "its size is unknown".into() })?;
+        if let Some(segment) = headers.load.iter().find(|s| is_outside(s.file_offset, s.file_size, length)) {
+            let reason =
+                format!("at {:#x} ends behind the end of the file, which was cut", segment.file_offset);
+            return Err(malformed("load segment", reason));
+        }
+        Ok(headers)
+    }
+
+    /// Reads the headers of a file that has symbols only: its segments describe another file.
+    ///
+    /// # Errors
+    /// [`ElfError`].
+    pub fn read_without_code<'data, R: ReadRef<'data>>(data: R) -> Result<ElfHeaders, ElfError> {
         let length = data.len().map_err(|()| ElfError::Io { message: "its size is unknown".into() })?;
         if length > FILE_BYTES_MAX {
             return Err(ElfError::TooLarge { part: "file".into(), size: length, limit: FILE_BYTES_MAX });
@@ -194,7 +209,7 @@ impl ElfHeaders {
             }
         }
         let tls = programs.iter().find(|p| p.p_type.get(ENDIAN) == elf::PT_TLS);
-        let headers = ElfHeaders {
+        Ok(ElfHeaders {
             fixed_address: header.e_type.get(ENDIAN) == elf::ET_EXEC,
             load: programs
                 .iter()
@@ -209,13 +224,7 @@ impl ElfHeaders {
                     read_section(section, name)
                 })
                 .collect(),
-        };
-        if let Some(segment) = headers.load.iter().find(|s| is_outside(s.file_offset, s.file_size, length)) {
-            let reason =
-                format!("at {:#x} ends behind the end of the file, which was cut", segment.file_offset);
-            return Err(malformed("load segment", reason));
-        }
-        Ok(headers)
+        })
     }
 
     /// Offset in the file of an address of its own address space, and how many bytes of the segment

@@ -1,7 +1,6 @@
 //! Why a process cannot be made a target, and what to do about it.
 
 use super::elf::ElfError;
-use super::layout::LayoutError;
 use super::process::means_gone;
 use super::tls::TlsError;
 use std::io;
@@ -53,26 +52,6 @@ pub enum InspectError {
         /// What is not supported.
         what: String,
     },
-    /// RocksDB is there, its counters are not.
-    #[error("RocksDB in {} of process {pid} has no counters to read: {reason}", path.display())]
-    NoCounters {
-        /// Process.
-        pid: u32,
-        /// The module.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// The counters are there, but not where in `PerfContext` each one stands.
-    #[error("the counters of RocksDB in {} of process {pid} cannot be told apart: {source}", path.display())]
-    UnknownLayout {
-        /// Process.
-        pid: u32,
-        /// The module.
-        path: PathBuf,
-        /// Why.
-        source: LayoutError,
-    },
     /// The way from a thread to its counters is not known.
     #[error("the thread-local storage of {} in process {pid} cannot be found: {source}", path.display())]
     ThreadLocalStorage {
@@ -116,7 +95,8 @@ impl InspectError {
             }
             InspectError::NoRocksDb { .. } => {
                 "Give the pid of a process that uses RocksDB; `sexton targets` lists them. A RocksDB whose symbols \
-                 were stripped is not recognised: install its debug symbols or use a build that keeps `.symtab`."
+                 were stripped and that was built without RTTI is not recognised: install its debug symbols, or \
+                 use a build that keeps `.symtab`."
             }
             InspectError::PermissionDenied { .. } => {
                 "Run sexton as root, or give it CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE, CAP_BPF and CAP_PERFMON."
@@ -126,12 +106,6 @@ impl InspectError {
             }
             InspectError::Unsupported { .. } => {
                 "Only x86-64 processes with the GNU C library can be watched."
-            }
-            InspectError::NoCounters { .. } => {
-                "Use a RocksDB built without -DNPERF_CONTEXT and with its symbols (not stripped)."
-            }
-            InspectError::UnknownLayout { .. } => {
-                "Use a released RocksDB from 5.8 to 11.12, or a newer sexton that knows this version."
             }
             InspectError::ThreadLocalStorage { source, .. } => source.remedy(),
             InspectError::Io { .. } => "See the system's message; try again if it was passing.",

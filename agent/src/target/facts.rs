@@ -135,6 +135,8 @@ pub enum FoundBy {
     DebugFile,
     /// No symbol: the vtable of its class, found by the class's name.
     Rtti,
+    /// No symbol and no name: the vtable of its class, found by what the functions in it do.
+    Code,
 }
 
 /// Where the layout of `PerfContext` was read.

@@ -3,12 +3,11 @@
 //! Noticing that something is missing is the business of the other modules.
 
 use super::database::OpenDatabases;
-use super::elf::Symbol;
 use super::error::InspectError;
-use super::facts::{Gap, PerfContextLayout, ProbeSites, SiteKind};
-use super::layout::LayoutError;
+use super::facts::{CountSource, Gap, PerfContextLayout, ProbeSites, SiteKind};
 use super::maps::Maps;
-use super::module::{PERF_LEVEL, readable_name};
+use super::module::readable_name;
+use super::symbols::PERF_LEVEL;
 use std::io;
 
 /// The layout cannot be checked.
@@ -20,23 +19,32 @@ pub(super) fn unchecked_layout() -> Gap {
     }
 }
 
-/// Only the size of `perf_context` names the version.
-pub(super) fn version_from_size(layout: &PerfContextLayout) -> Gap {
+/// Only the layout of `perf_context` names the version.
+pub(super) fn version_from_layout(layout: &PerfContextLayout) -> Gap {
     Gap {
         what: format!("RocksDB's version is only known to be in {}", layout.versions),
         reason: "no OPTIONS or LOG file of an open database is visible, and the module has no build tag"
             .into(),
-        remedy:
-            "Nothing to do: the size of perf_context names its layout; look again when the database is open."
-                .into(),
+        remedy: "Nothing to do: the layout of perf_context is known; look again when the database is open."
+            .into(),
+    }
+}
+
+/// The layout was read in the code.
+pub(super) fn layout_from_code(reason: String) -> Gap {
+    Gap {
+        what: "the layout of perf_context was read in RocksDB's code".into(),
+        reason,
+        remedy: "Nothing to do: three counters are where the code counts, the others where every RocksDB has them."
+            .into(),
     }
 }
 
 /// A source of the version contradicts the size of `perf_context`.
-pub(super) fn contradicted_version(error: LayoutError) -> Gap {
+pub(super) fn contradicted_version(reason: String) -> Gap {
     Gap {
         what: "one source of RocksDB's version was not believed".into(),
-        reason: error.to_string(),
+        reason,
         remedy: "Nothing to do, if the process has more than one RocksDB inside; else report it.".into(),
     }
 }
@@ -117,11 +125,37 @@ pub(super) fn single_stepped(sites: &ProbeSites) -> Option<Gap> {
 }
 
 /// The perf level cannot be read.
-pub(super) fn perf_level(perf_level: Option<Symbol>) -> Option<Gap> {
-    perf_level.is_none().then(|| Gap {
+pub(super) fn perf_level() -> Gap {
+    Gap {
         what: "the perf level of threads is not known".into(),
-        reason: format!("the module has no thread-local symbol {PERF_LEVEL}"),
+        reason: format!("the module has no thread-local symbol {PERF_LEVEL}, and its code does not show it"),
         remedy: "Counters that stay at zero may mean a perf level below kEnableCount: check it in the application."
             .into(),
-    })
+    }
+}
+
+/// The counters cannot be read.
+pub(super) fn no_counters(reason: String, counts: CountSource) -> Gap {
+    let (what, remedy) = match counts {
+        CountSource::IteratorEstimate => (
+            "tombstones are not counted, only estimated",
+            "Take the figures as an estimate: they are each iterator's own count of keys it stepped over, tombstones \
+             and hidden keys together. For exact ones use a released RocksDB built without -DNPERF_CONTEXT.",
+        ),
+        _ => (
+            "nothing can be counted",
+            "Use a released RocksDB from 5.8 to 11.12, built without -DNPERF_CONTEXT and with its symbols.",
+        ),
+    };
+    Gap { what: what.into(), reason, remedy: remedy.into() }
+}
+
+/// Nothing tells the version.
+pub(super) fn unknown_version() -> Gap {
+    Gap {
+        what: "RocksDB's version is not known".into(),
+        reason: "no OPTIONS or LOG file of an open database is visible, and the module has no build tag"
+            .into(),
+        remedy: "Look again when a database is open.".into(),
+    }
 }

@@ -9,7 +9,7 @@ use super::facts::Target;
 use super::maps;
 use super::names::Names;
 use super::process;
-use super::search::{Searcher, executable_identity, stripped_hint};
+use super::search::{Searcher, executable_identity};
 use std::path::PathBuf;
 
 pub use super::process::is_alive;
@@ -43,12 +43,7 @@ impl Inspector {
     /// [`InspectError`]: each cause has its own variant and its remedy.
     pub fn inspect_all(&mut self, pid: u32) -> Result<Vec<Target>, InspectError> {
         self.searcher.begin_round();
-        match self.look_into(pid) {
-            Err(InspectError::NoRocksDb { hint: None, .. }) => {
-                Err(InspectError::NoRocksDb { pid, hint: stripped_hint(pid) })
-            }
-            result => result,
-        }
+        self.look_into(pid)
     }
 
     /// Looks into all processes but those of our own executable, which has a RocksDB inside for its own

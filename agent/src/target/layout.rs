@@ -44,19 +44,19 @@ const fn row(first: (u32, u32), last: (u32, u32), offset: u32, sizes_bytes: &'st
 
 impl Row {
     fn name(&self) -> String {
-        let ((a, b), (c, d)) = (self.first, self.last);
-        if self.first == self.last { format!("{a}.{b}") } else { format!("{a}.{b}-{c}.{d}") }
+        Row::span(self, self)
+    }
+
+    /// The versions from one row to another.
+    fn span(oldest: &Row, newest: &Row) -> String {
+        let ((a, b), (c, d)) = (oldest.first, newest.last);
+        if oldest.first == newest.last { format!("{a}.{b}") } else { format!("{a}.{b}-{c}.{d}") }
     }
 
     fn layout(&self, size_bytes: Option<u64>) -> PerfContextLayout {
         PerfContextLayout {
-            block_cache_hit_count: BLOCK_CACHE_HIT_COUNT,
-            block_read_count: BLOCK_READ_COUNT,
-            block_read_byte: BLOCK_READ_BYTE,
-            internal_key_skipped_count: self.internal_key_skipped_count,
-            internal_delete_skipped_count: self.internal_key_skipped_count + 8,
-            size_bytes,
             versions: self.name(),
+            ..of_skip_offset(self.internal_key_skipped_count, size_bytes)
         }
     }
 }
@@ -171,9 +171,37 @@ fn known_versions() -> String {
     }
 }
 
+/// The offsets that `internal_key_skipped_count` has had.
+pub fn known_skip_offsets() -> Vec<u32> {
+    let mut offsets: Vec<u32> = ROWS.iter().map(|row| row.internal_key_skipped_count).collect();
+    offsets.dedup();
+    offsets
+}
+
+/// Chooses the layout by the offset of `internal_key_skipped_count`, which was read in the code, or told by
+/// the library itself.
+pub fn of_skip_offset(internal_key_skipped_count: u32, size_bytes: Option<u64>) -> PerfContextLayout {
+    let mut rows = ROWS.iter().filter(|row| row.internal_key_skipped_count == internal_key_skipped_count);
+    let versions = match (rows.next(), rows.next_back()) {
+        (Some(first), last) => Row::span(first, last.unwrap_or(first)),
+        (None, _) => "no released version".to_owned(),
+    };
+    PerfContextLayout {
+        block_cache_hit_count: BLOCK_CACHE_HIT_COUNT,
+        block_read_count: BLOCK_READ_COUNT,
+        block_read_byte: BLOCK_READ_BYTE,
+        internal_key_skipped_count,
+        internal_delete_skipped_count: internal_key_skipped_count + 8,
+        size_bytes,
+        versions,
+    }
+}
+
 /// The lowest version a row stands for, for a target of which only the struct's size is known.
 pub fn oldest_version_of(layout: &PerfContextLayout) -> Option<(u32, u32)> {
-    ROWS.iter().find(|row| row.name() == layout.versions).map(|row| row.first)
+    let offset = layout.internal_key_skipped_count;
+    let row = ROWS.iter().find(|row| row.name() == layout.versions);
+    row.or_else(|| ROWS.iter().find(|row| row.internal_key_skipped_count == offset)).map(|row| row.first)
 }
 
 /// Counts of one thread stay below this: a thread that does nothing but skip keys reaches 2^46 after

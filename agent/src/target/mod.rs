@@ -5,20 +5,27 @@
 //! target: everything is read from `/proc`, from the mapped file and from the target's memory.
 
 mod assemble;
+mod counters;
 pub mod database;
+mod debug_file;
 pub mod elf;
 pub mod error;
 pub mod facts;
 mod gaps;
 pub mod inspect;
 pub mod layout;
+mod learn;
 pub mod maps;
 pub mod memory;
+mod mini_debug_info;
 pub mod module;
 mod names;
 pub mod process;
 pub mod prologue;
 mod scan;
 mod search;
+mod symbols;
 pub mod tls;
+pub mod trace;
 pub mod version;
+pub mod vtables;

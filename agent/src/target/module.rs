@@ -7,45 +7,30 @@
 use super::elf::{ElfError, ElfHeaders, LoadSegment, Symbol, TlsRelocation, TlsSegment};
 use super::facts::{FoundBy, Gap, ProbeSite, ProbeSites};
 use super::gaps;
+use super::layout;
+use super::learn::{CountingCode, Reader};
 use super::prologue;
 use super::scan;
+use super::symbols::{
+    ACCESSORS, COUNTING, CURRENT_KEY, ITERATOR_DESTRUCTOR, Located, NEW_ITERATOR, NEXT, PERF_CONTEXT,
+    PERF_LEVEL, PREV, Presence, READ_BLOCK_CONTENTS, SEEK, SEEK_FOR_PREV, SEEK_TO_FIRST, SEEK_TO_LAST,
+    Symbols,
+};
 use super::version::{BUILD_TAG_BYTES_MAX, BUILD_TAG_PREFIX};
 use object::{ReadCache, ReadRef};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Files whose result is kept: some times what a crowded node has mapped. When it is full it is emptied;
 /// what is in use comes back with the next scan.
 pub const CACHED_FILES_MAX: usize = 16_384;
 
-/// `rocksdb::DBIter::Seek(Slice const&)`: in every RocksDB from 5.x to 11.x, and in nothing else.
-pub const SEEK: &str = "_ZN7rocksdb6DBIter4SeekERKNS_5SliceE";
-const SEEK_FOR_PREV: &str = "_ZN7rocksdb6DBIter11SeekForPrevERKNS_5SliceE";
-const SEEK_TO_FIRST: &str = "_ZN7rocksdb6DBIter11SeekToFirstEv";
-const SEEK_TO_LAST: &str = "_ZN7rocksdb6DBIter10SeekToLastEv";
-const ITERATOR_DESTRUCTOR: &str = "_ZN7rocksdb18ArenaWrappedDBIterD0Ev";
-const NEW_ITERATOR: &str = "_ZN7rocksdb6DBImpl11NewIteratorERKNS_11ReadOptionsEPNS_18ColumnFamilyHandleE";
-
-const READ_BLOCK_CONTENTS: &str = "_ZN7rocksdb12BlockFetcher17ReadBlockContentsEv";
-
-/// `rocksdb::perf_context`, thread-local.
-pub const PERF_CONTEXT: &str = "_ZN7rocksdb12perf_contextE";
-/// `rocksdb::perf_level`, thread-local.
-pub const PERF_LEVEL: &str = "_ZN7rocksdb10perf_levelE";
-
-/// Methods of `ArenaWrappedDBIter` that only hand on to its `DBIter* db_iter_`. None returns `Status`,
-/// whose hidden first argument would take the place of `this`.
-const ACCESSORS: [&str; 3] = [
-    "_ZNK7rocksdb18ArenaWrappedDBIter5ValidEv",
-    "_ZNK7rocksdb18ArenaWrappedDBIter3keyEv",
-    "_ZNK7rocksdb18ArenaWrappedDBIter5valueEv",
-];
-
-/// `DBIter::key()`: a pointer and a length, next to each other in the object.
-const CURRENT_KEY: &str = "_ZNK7rocksdb6DBIter3keyEv";
+/// Methods of `DBIter` that begin by taking stock of the keys skipped before.
+const STOCK_TAKING: [&str; 6] = [SEEK, SEEK_FOR_PREV, SEEK_TO_FIRST, SEEK_TO_LAST, NEXT, PREV];
 
 /// What is known of a module that holds RocksDB.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +61,8 @@ pub struct ModuleFacts {
     pub perf_context: Option<Symbol>,
     /// The symbol `rocksdb::perf_level`, where it is thread-local.
     pub perf_level: Option<Symbol>,
+    /// Where the code counts, if it shows.
+    pub counting_code: Option<CountingCode>,
     /// Relocations of thread-local storage.
     pub tls_relocations: Vec<TlsRelocation>,
     /// What is missing.
@@ -105,7 +92,9 @@ impl ModuleFacts {
 pub enum Verdict {
     /// RocksDB is defined in it.
     RocksDb(Arc<ModuleFacts>),
-    /// It is a valid ELF file without RocksDB's symbols.
+    /// RocksDB is in it, but neither symbols nor the names of classes say where.
+    Hidden,
+    /// It is a valid ELF file without RocksDB.
     Other,
     /// It could not be read.
     Unreadable(ElfError),
@@ -116,6 +105,7 @@ pub enum Verdict {
 pub struct FileKey {
     device: u64,
     inode: u64,
+    owner: u32,
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
@@ -131,6 +121,7 @@ impl FileKey {
         Ok(FileKey {
             device: data.dev(),
             inode: data.ino(),
+            owner: data.uid(),
             size: data.size(),
             modified: (data.mtime(), data.mtime_nsec()),
             changed: (data.ctime(), data.ctime_nsec()),
@@ -143,84 +134,79 @@ impl FileKey {
     }
 }
 
-/// Results by file.
+/// What makes two files the same build: a JVM unpacks its library anew each time it starts. Size, because
+/// stripping keeps the build id; owner and file system, so that nobody's forgery of a build id is believed
+/// of somebody else's file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct BuildKey {
+    build_id: String,
+    size: u64,
+    owner: u32,
+    device: u64,
+}
+
+/// Results by file, and by build.
 #[derive(Debug, Default)]
 pub struct ModuleCache {
-    verdicts: HashMap<FileKey, Verdict>,
+    by_file: HashMap<FileKey, Verdict>,
+    by_build: HashMap<BuildKey, Verdict>,
 }
 
 impl ModuleCache {
-    /// Examines an open file, or gives what was found before.
+    /// Examines an open file, or gives what was found before, "no RocksDB" included. Separate files with
+    /// debug information are looked for below `roots`.
     ///
     /// # Errors
     /// Only what `fstat` gives; a file that cannot be understood is [`Verdict::Unreadable`].
-    pub fn examine(&mut self, file: &File) -> io::Result<(FileKey, Verdict)> {
+    pub fn examine(&mut self, file: &File, roots: &[PathBuf]) -> io::Result<(FileKey, Verdict)> {
         let key = FileKey::of(file)?;
-        if let Some(verdict) = self.verdicts.get(&key) {
+        if let Some(verdict) = self.by_file.get(&key) {
             return Ok((key, verdict.clone()));
         }
-        let verdict = examine(file);
-        if self.verdicts.len() >= CACHED_FILES_MAX {
-            self.verdicts.clear();
+        let build = build_key(file, &key);
+        let known = build.as_ref().and_then(|build| self.by_build.get(build)).cloned();
+        let verdict = known.unwrap_or_else(|| examine(file, roots));
+        if self.by_file.len().max(self.by_build.len()) >= CACHED_FILES_MAX {
+            self.by_file.clear();
+            self.by_build.clear();
         }
-        self.verdicts.insert(key, verdict.clone());
+        if let Some(build) = build {
+            self.by_build.insert(build, verdict.clone());
+        }
+        self.by_file.insert(key, verdict.clone());
         Ok((key, verdict))
     }
 }
 
-fn examine(file: &File) -> Verdict {
+fn build_key(file: &File, key: &FileKey) -> Option<BuildKey> {
+    let cache = ReadCache::new(file);
+    let build_id = ElfHeaders::read(&cache).ok()?.build_id(&cache)?;
+    Some(BuildKey { build_id, size: key.size, owner: key.owner, device: key.device })
+}
+
+fn examine(file: &File, roots: &[PathBuf]) -> Verdict {
     let cache = ReadCache::new(file);
     let outcome = ElfHeaders::read(&cache).and_then(|headers| {
-        // The cheap question first: most files do not have the name in their string tables.
-        if !has_symbol_name(file, &headers, SEEK)? {
-            return Ok(None);
-        }
-        analyse(file, &headers, &cache)
+        Ok(match Symbols::locate(file, &headers, &cache, roots)? {
+            Presence::Found(symbols) => {
+                Verdict::RocksDb(Arc::new(analyse(file, &headers, &cache, &symbols)?))
+            }
+            Presence::Hidden => Verdict::Hidden,
+            Presence::Absent => Verdict::Other,
+        })
     });
-    match outcome {
-        Ok(Some(facts)) => Verdict::RocksDb(Arc::new(facts)),
-        Ok(None) => Verdict::Other,
-        Err(error) => Verdict::Unreadable(error),
-    }
+    outcome.unwrap_or_else(Verdict::Unreadable)
 }
 
-fn has_symbol_name(file: &File, headers: &ElfHeaders, name: &str) -> Result<bool, ElfError> {
-    for (offset, size) in headers.symbol_string_tables() {
-        if scan::find(file, offset, size, name.as_bytes()).map_err(ElfError::from_io)?.is_some() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// What every RocksDB has among its read-only data, stripped or not: the name of its first ticker.
-const TICKER_NAME: &[u8] = b"rocksdb.block.cache.miss";
-
-/// Whether a file without RocksDB's symbols has its texts all the same: most likely it was stripped.
-pub fn mentions_rocksdb(file: &File) -> bool {
-    let cache = ReadCache::new(file);
-    ElfHeaders::read(&cache).is_ok_and(|headers| {
-        let section = headers.section_named(".rodata");
-        section.is_some_and(|s| matches!(scan::find(file, s.file_offset, s.size, TICKER_NAME), Ok(Some(_))))
-    })
-}
-
-/// Reads all that is wanted of a file; `None` when the symbol is only referred to, not defined.
+/// Reads all that is wanted of a file.
 fn analyse<'data, R: ReadRef<'data>>(
     file: &File,
     headers: &ElfHeaders,
     data: R,
-) -> Result<Option<ModuleFacts>, ElfError> {
-    let mut wanted =
-        vec![SEEK, SEEK_FOR_PREV, SEEK_TO_FIRST, SEEK_TO_LAST, ITERATOR_DESTRUCTOR, NEW_ITERATOR];
-    wanted.extend([READ_BLOCK_CONTENTS, PERF_CONTEXT, PERF_LEVEL]);
-    wanted.extend(ACCESSORS);
-    wanted.push(CURRENT_KEY);
-    let symbols = headers.symbols(data, &wanted)?;
-    let Some(seek) = symbols.get(SEEK) else { return Ok(None) };
-    let found_by = found_by(seek);
+    symbols: &Symbols,
+) -> Result<ModuleFacts, ElfError> {
     let mut gaps = Vec::new();
-    let mut site = |name: &str| probe_site(headers, data, &symbols, name).map_err(|gap| gaps.push(gap)).ok();
+    let mut site = |name: &str| probe_site(headers, data, symbols, name).map_err(|gap| gaps.push(gap)).ok();
     let sites = ProbeSites {
         seek: site(SEEK),
         seek_for_prev: site(SEEK_FOR_PREV),
@@ -231,37 +217,34 @@ fn analyse<'data, R: ReadRef<'data>>(
         read_block_contents: site(READ_BLOCK_CONTENTS),
     };
     gaps.extend(gaps::single_stepped(&sites));
-    let db_iter_offset = db_iter_offset(headers, data, &symbols).map_err(|gap| gaps.push(gap)).ok();
-    let perf_level = symbols.get(PERF_LEVEL).copied().filter(|symbol| symbol.thread_local);
-    gaps.extend(gaps::perf_level(perf_level));
-    Ok(Some(ModuleFacts {
+    let db_iter_offset = db_iter_offset(headers, data, symbols).map_err(|gap| gaps.push(gap)).ok();
+    let symbol = |name| symbols.get(name).map(|located| located.symbol);
+    let mut reader = Reader::new(headers, data);
+    let counting = symbols.addresses(&[&STOCK_TAKING[..], &COUNTING[..]].concat());
+    Ok(ModuleFacts {
         fixed_address: headers.fixed_address,
         says_pie: headers.says_pie(data),
         load: headers.load.clone(),
         tls: headers.tls,
         build_id: headers.build_id(data),
         build_tag: build_tag(file, headers),
-        found_by,
+        found_by: symbols.get(SEEK).map_or(FoundBy::SymbolTable, |located| located.by),
         sites,
         db_iter_offset,
-        current_key_offset: current_key_offset(headers, data, &symbols),
-        keys_skipped_offset: None,
-        perf_context: symbols.get(PERF_CONTEXT).copied(),
-        perf_level,
+        current_key_offset: current_key_offset(headers, data, symbols, &mut reader),
+        keys_skipped_offset: reader.keys_skipped_offset(&symbols.addresses(&STOCK_TAKING)),
+        perf_context: symbol(PERF_CONTEXT),
+        perf_level: symbol(PERF_LEVEL).filter(|symbol| symbol.thread_local),
+        counting_code: reader.counting_code(&counting, &layout::known_skip_offsets()),
         tls_relocations: headers.tls_relocations(data)?,
         gaps,
-    }))
-}
-
-/// Which table the symbol is in.
-fn found_by(symbol: &Symbol) -> FoundBy {
-    if symbol.dynamic { FoundBy::DynamicSymbols } else { FoundBy::SymbolTable }
+    })
 }
 
 fn probe_site<'data, R: ReadRef<'data>>(
     headers: &ElfHeaders,
     data: R,
-    symbols: &BTreeMap<&str, Symbol>,
+    symbols: &Symbols,
     name: &str,
 ) -> Result<ProbeSite, Gap> {
     let gap = |reason: String, remedy: &str| Gap {
@@ -271,7 +254,8 @@ fn probe_site<'data, R: ReadRef<'data>>(
     };
     let missing =
         "Use a RocksDB whose symbols are not stripped; what this function does is not seen until then.";
-    let symbol = symbols.get(name).ok_or_else(|| gap(format!("the module has no symbol {name}"), missing))?;
+    let &Located { symbol, by } =
+        symbols.get(name).ok_or_else(|| gap(format!("the module has no symbol {name}"), missing))?;
     let (file_offset, _) = headers
         .file_offset_of(symbol.value)
         .ok_or_else(|| gap(format!("its address {:#x} is in no segment", symbol.value), missing))?;
@@ -288,7 +272,7 @@ fn probe_site<'data, R: ReadRef<'data>>(
         file_offset: file_offset + u64::from(choice.bytes_into_function),
         bytes_into_function: choice.bytes_into_function,
         kind: choice.kind,
-        found_by: found_by(symbol),
+        found_by: by,
     })
 }
 
@@ -310,12 +294,12 @@ pub(super) fn readable_name(name: &str) -> &str {
 fn db_iter_offset<'data, R: ReadRef<'data>>(
     headers: &ElfHeaders,
     data: R,
-    symbols: &BTreeMap<&str, Symbol>,
+    symbols: &Symbols,
 ) -> Result<u32, Gap> {
     let offsets: Vec<u32> = ACCESSORS
         .iter()
         .filter_map(|name| {
-            let symbol = symbols.get(name)?;
+            let symbol = symbols.get(name)?.symbol;
             let length = if symbol.size == 0 { u64::MAX } else { symbol.size };
             let code = headers.bytes_at(data, symbol.value, length.min(prologue::ACCESSOR_BYTES as u64))?;
             prologue::first_member_load(code)
@@ -338,10 +322,12 @@ fn db_iter_offset<'data, R: ReadRef<'data>>(
 fn current_key_offset<'data, R: ReadRef<'data>>(
     headers: &ElfHeaders,
     data: R,
-    symbols: &BTreeMap<&str, Symbol>,
+    symbols: &Symbols,
+    reader: &mut Reader<'_, R>,
 ) -> Option<u32> {
-    let symbol = symbols.get(CURRENT_KEY)?;
-    let length = if symbol.size == 0 { u64::MAX } else { symbol.size };
+    let symbol = symbols.get(CURRENT_KEY)?.symbol;
+    // Without a symbol nothing but the code says where the function ends.
+    let length = if symbol.size == 0 { reader.extent(symbol.value) } else { symbol.size };
     let code = headers.bytes_at(data, symbol.value, length.min(prologue::ACCESSOR_BYTES as u64))?;
     prologue::member_pair_load(code)
 }

@@ -36,10 +36,10 @@ fn every_length_of_a_small_file_is_searched_whole() {
 fn the_verdict_follows_the_file_when_it_changes() {
     let mut modules = ModuleCache::default();
     let mut file = file_with(b"this is no ELF file at all");
-    let (before, verdict) = modules.examine(&file).unwrap();
+    let (before, verdict) = modules.examine(&file, &[]).unwrap();
     assert!(matches!(verdict, Verdict::Unreadable(ElfError::NotElf)));
     file.write_all(b" and longer").unwrap();
-    let (after, _) = modules.examine(&file).unwrap();
+    let (after, _) = modules.examine(&file, &[]).unwrap();
     assert_ne!(before, after);
     assert_eq!(before.device_and_inode(), after.device_and_inode());
 }
@@ -65,6 +65,7 @@ fn facts(fixed_address: bool) -> ModuleFacts {
         keys_skipped_offset: None,
         perf_context: None,
         perf_level: None,
+        counting_code: None,
         tls_relocations: Vec::new(),
         gaps: Vec::new(),
     }

@@ -7,7 +7,7 @@ use super::elf::ElfError;
 use super::error::InspectError;
 use super::facts::FileIdentity;
 use super::maps::{Mapping, Maps};
-use super::module::{self, FileKey, ModuleCache, ModuleFacts, Verdict};
+use super::module::{FileKey, ModuleCache, ModuleFacts, Verdict};
 use super::process;
 use std::collections::HashSet;
 use std::fs::File;
@@ -91,7 +91,8 @@ impl Searcher {
             // Unmapped meanwhile, or the process ended, which the next reading of it will tell.
             Err(_) => return Ok(()),
         };
-        let examined = self.modules.examine(&file);
+        let roots = [PathBuf::from(format!("/proc/{pid}/root")), PathBuf::from("/")];
+        let examined = self.modules.examine(&file, &roots);
         let (key, verdict) = examined.map_err(|error| InspectError::from_io(pid, &path, error))?;
         let named = is_named_rocksdb(mapping);
         match verdict {
@@ -99,9 +100,12 @@ impl Searcher {
                 let (mapping, path_from_agent) = with_the_code(pid, maps, mapping, path, &facts);
                 search.found.push(Found { mapping, path_from_agent, key, facts });
             }
+            Verdict::Hidden => {
+                let text = "holds RocksDB, but its symbols were stripped and it was built without RTTI";
+                search.hint.get_or_insert_with(|| format!("{} {text}", mapping.path.display()));
+            }
             Verdict::Other if named => {
-                let text =
-                    "does not define DBIter::Seek: its symbols were stripped, or it only calls RocksDB";
+                let text = "does not define DBIter::Seek: it only calls RocksDB";
                 search.hint.get_or_insert_with(|| format!("{} {text}", mapping.path.display()));
             }
             Verdict::Unreadable(error) if named => {
@@ -122,13 +126,6 @@ impl Searcher {
 pub(super) fn executable_identity(process: &str) -> Option<(u64, u64)> {
     let data = std::fs::metadata(format!("/proc/{process}/exe")).ok()?;
     Some((data.dev(), data.ino()))
-}
-
-/// Says so when the executable has RocksDB's texts but not its symbols.
-pub(super) fn stripped_hint(pid: u32) -> Option<String> {
-    let file = open_regular(Path::new(&format!("/proc/{pid}/exe"))).ok()?;
-    let text = "its executable has RocksDB's texts, but its symbols were stripped";
-    module::mentions_rocksdb(&file).then(|| text.to_string())
 }
 
 fn is_named_rocksdb(mapping: &Mapping) -> bool {

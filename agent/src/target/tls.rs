@@ -6,6 +6,7 @@
 use super::elf::{Symbol, TlsRelocation, TlsRelocationKind, TlsSegment};
 use super::facts::TlsRecipe;
 use super::memory::MemoryError;
+use super::trace::{TlsBase, TlsPlace};
 
 /// Largest module id that is believed: the dynamic linker counts loaded libraries with thread-local
 /// storage from 1; processes have some dozens.
@@ -126,6 +127,78 @@ pub fn plan(
     Err(TlsError::NoRelocation)
 }
 
+/// Where thread-local variables lie that were found in the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// How to find a thread's block.
+    pub recipe: TlsRecipe,
+    /// Offset of `perf_context` in it.
+    pub perf_context_offset: u64,
+    /// Offset of `perf_level` in it.
+    pub perf_level_offset: Option<u64>,
+}
+
+/// Fills in what the dynamic linker decided, for variables that only the code shows. All have to be in one
+/// block, which is the file's `PT_TLS`.
+///
+/// # Errors
+/// [`TlsError`] when a word cannot be read, or leads out of the block.
+pub fn place(
+    segment: Option<&TlsSegment>,
+    is_executable: bool,
+    perf_context: TlsPlace,
+    perf_level: Option<TlsPlace>,
+    load_bias: u64,
+    read_u64: impl Fn(u64) -> Result<u64, MemoryError>,
+) -> Result<Placed, TlsError> {
+    let segment = segment.ok_or(TlsError::NoSegment)?;
+    let locate = |place| locate(segment, is_executable, place, load_bias, &read_u64);
+    let (recipe, perf_context_offset) = locate(perf_context)?;
+    // A level elsewhere is another variable: then it is not known.
+    let level = perf_level.and_then(|place| locate(place).ok()).filter(|(other, _)| *other == recipe);
+    Ok(Placed { recipe, perf_context_offset, perf_level_offset: level.map(|(_, offset)| offset) })
+}
+
+/// The block that a variable is in, and its offset there.
+fn locate(
+    segment: &TlsSegment,
+    is_executable: bool,
+    place: TlsPlace,
+    load_bias: u64,
+    read_u64: &impl Fn(u64) -> Result<u64, MemoryError>,
+) -> Result<(TlsRecipe, u64), TlsError> {
+    let read = |address: u64| {
+        let address = load_bias.wrapping_add(address);
+        read_u64(address).map_err(|error| TlsError::Unreadable { address, message: error.to_string() })
+    };
+    let (address, distance) = match place.base {
+        TlsBase::Pair(pair) => {
+            let recipe = resolve(TlsPlan::ModuleIdAt { address: pair }, load_bias, read_u64)?;
+            let address = pair.wrapping_add(8);
+            let offset = read(address)?.wrapping_add_signed(place.offset);
+            return inside(segment, address, offset).map(|offset| (recipe, offset));
+        }
+        TlsBase::ThreadOffset(distance) => (0, distance),
+        TlsBase::OffsetWord(word) => (word, read(word)?.cast_signed()),
+    };
+    let distance = distance.wrapping_add(place.offset);
+    if is_executable {
+        let block = executable_offset(segment);
+        let offset = inside(segment, address, distance.wrapping_sub(block).cast_unsigned())?;
+        return Ok((TlsRecipe::Static { offset: block }, offset));
+    }
+    // Where in static storage a library's own block begins does not show.
+    Err(TlsError::NoRelocation)
+}
+
+/// The offset, if it is in the block.
+fn inside(segment: &TlsSegment, address: u64, offset: u64) -> Result<u64, TlsError> {
+    if offset < segment.memory_size {
+        return Ok(offset);
+    }
+    Err(TlsError::Implausible { address, value: offset, what: "offset in the thread-local block" })
+}
+
 /// Fills in what the dynamic linker decided, read from the live process.
 ///
 /// # Errors
@@ -244,5 +317,35 @@ mod tests {
         let recipe = resolve(plan, 0, |_| Ok((-0x500_i64 + 0xc8).cast_unsigned()));
         assert_eq!(recipe, Ok(TlsRecipe::Static { offset: -0x500 }));
         assert!(matches!(resolve(plan, 0, |_| Ok(0x1000)), Err(TlsError::Implausible { .. })));
+    }
+
+    fn code(base: TlsBase, offset: i64) -> TlsPlace {
+        TlsPlace { base, offset }
+    }
+
+    #[test]
+    fn variables_of_an_executable_that_only_code_shows() {
+        let read = |address| Ok(if address == 0x7010 { (-0x490_i64 + 0x8).cast_unsigned() } else { 0 });
+        let context = code(TlsBase::ThreadOffset(-0x490), 0xc8);
+        let level = code(TlsBase::OffsetWord(0x10), 0);
+        let placed = place(SEGMENT, true, context, Some(level), 0x7000, read).unwrap();
+        assert_eq!(placed.recipe, TlsRecipe::Static { offset: -0x490 });
+        assert_eq!((placed.perf_context_offset, placed.perf_level_offset), (0xc8, Some(8)));
+        // Out of the block.
+        let wrong = code(TlsBase::ThreadOffset(-0x500), 0);
+        assert!(matches!(place(SEGMENT, true, wrong, None, 0, read), Err(TlsError::Implausible { .. })));
+        let placed = place(SEGMENT, true, context, Some(wrong), 0, read).unwrap();
+        assert_eq!(placed.perf_level_offset, None);
+    }
+
+    #[test]
+    fn variables_of_a_library_that_only_code_shows() {
+        let pair = code(TlsBase::Pair(0x20), 0);
+        let read = |module_id, offset| move |address| Ok(if address == 0x7020 { module_id } else { offset });
+        let placed = place(SEGMENT, false, pair, None, 0x7000, read(3, 0xc8)).unwrap();
+        assert_eq!(placed.recipe, TlsRecipe::DynamicThreadVector { module_id: 3 });
+        assert_eq!(placed.perf_context_offset, 0xc8);
+        assert_eq!(place(SEGMENT, false, pair, None, 0x7000, read(0, 0xc8)), Err(TlsError::NotInitialised));
+        assert!(place(SEGMENT, false, pair, None, 0x7000, read(3, 0x490)).is_err());
     }
 }

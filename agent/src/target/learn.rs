@@ -1,0 +1,193 @@
+//! What the code of RocksDB tells of itself where no symbol and no table does.
+//!
+//! - Each positioning or moving method of `DBIter` begins by adding `num_internal_keys_skipped_` to a
+//!   statistic and setting it to zero: the only member that is treated so.
+//! - `DBIter::FindNextUserEntryInternal` increments three neighbours of `perf_context`, by one each:
+//!   `internal_key_skipped_count`, `internal_delete_skipped_count`, `internal_recent_skipped_count`. Before
+//!   that it asks whether `perf_level` is over one.
+//!
+//! Everything is refused where it is ambiguous.
+
+use super::elf::ElfHeaders;
+use super::trace::{Access, INSTRUCTION_BYTES_MAX, TlsBase, TlsPlace, Trace, trace};
+use super::vtables::Vtable;
+use object::ReadRef;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many calls away from `DBIter`'s methods counting is looked for: `Next`, `FindNextUserEntry`,
+/// `FindNextUserEntryInternal`.
+const CALL_DEPTH_MAX: usize = 3;
+
+/// Functions that are looked through; a method of `DBIter` calls some twenty.
+const FUNCTIONS_MAX: usize = 256;
+
+/// Slots of the methods that move an `Iterator`: `SeekToFirst`, `SeekToLast`, `Seek`, `SeekForPrev`, `Next`,
+/// `Prev`.
+const MOVING_SLOTS: std::ops::RangeInclusive<usize> = 3..=8;
+
+/// Of these six, so many have to look alike; a compiler may have written one or the other differently.
+const ALIKE_MIN: usize = 4;
+
+/// Where RocksDB counts, from its code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountingCode {
+    /// `rocksdb::perf_context`.
+    pub perf_context: TlsPlace,
+    /// `rocksdb::perf_level`; `None` where it does not show.
+    pub perf_level: Option<TlsPlace>,
+    /// Offset of `internal_key_skipped_count` in `perf_context`; several where more neighbours are counted.
+    pub internal_key_skipped_count: BTreeSet<u32>,
+}
+
+/// Reads functions of one file, each once.
+pub(super) struct Reader<'a, R> {
+    headers: &'a ElfHeaders,
+    data: R,
+    traces: BTreeMap<u64, Trace>,
+}
+
+impl<'a, 'data, R: ReadRef<'data>> Reader<'a, R> {
+    /// A reader of a file's code.
+    pub fn new(headers: &'a ElfHeaders, data: R) -> Reader<'a, R> {
+        Reader { headers, data, traces: BTreeMap::new() }
+    }
+
+    fn trace(&mut self, entry: u64) -> &Trace {
+        let (headers, data) = (self.headers, self.data);
+        let code = |address| headers.code_at(data, address, INSTRUCTION_BYTES_MAX as u64);
+        self.traces.entry(entry).or_insert_with(|| trace(entry, code))
+    }
+
+    /// The size of a small function.
+    pub fn extent(&mut self, entry: u64) -> u64 {
+        self.trace(entry).extent
+    }
+
+    /// The offset of `DBIter::num_internal_keys_skipped_`, from methods that begin by taking stock of it:
+    /// the one offset that all of those agree on in which it shows.
+    pub fn keys_skipped_offset(&mut self, methods: &[u64]) -> Option<u32> {
+        let candidates = methods.iter().map(|&method| taken_stock_of(self.trace(method)));
+        let shown: Vec<BTreeSet<u32>> = candidates.filter(|offsets| !offsets.is_empty()).collect();
+        let (first, rest) = shown.split_first()?;
+        let mut common = first.iter().filter(|offset| rest.iter().all(|offsets| offsets.contains(offset)));
+        let offset = common.next()?;
+        common.next().is_none().then_some(*offset)
+    }
+
+    /// Where RocksDB counts skipped keys, from the code that can be reached from these methods. Only offsets
+    /// that some version has are believed.
+    pub fn counting_code(&mut self, methods: &[u64], known_offsets: &[u32]) -> Option<CountingCode> {
+        let mut found = BTreeSet::new();
+        let mut levels = BTreeSet::new();
+        for function in self.reachable(methods) {
+            let trace = self.trace(function);
+            let here = counted(trace, known_offsets);
+            if !here.is_empty() {
+                levels.extend(asked(trace));
+            }
+            found.extend(here);
+        }
+        let (base, _) = *found.first()?;
+        if found.iter().any(|(other, _)| *other != base) {
+            return None;
+        }
+        let perf_context = TlsPlace { base, offset: 0 };
+        levels.remove(&perf_context);
+        let perf_level = levels.pop_first().filter(|_| levels.is_empty());
+        let internal_key_skipped_count = found.into_iter().map(|(_, offset)| offset).collect();
+        Some(CountingCode { perf_context, perf_level, internal_key_skipped_count })
+    }
+
+    /// The vtables of `DBIter` and of `ArenaWrappedDBIter` among these, each only where no other is like it:
+    /// most methods of the one take stock of one and the same member, most methods of the other go on to
+    /// the one's method of the same slot.
+    pub fn iterator_vtables(&mut self, vtables: &[Vtable]) -> [Option<Vtable>; 2] {
+        let db_iter = the_only(vtables.iter().filter(|vtable| self.is_db_iter(vtable)));
+        let arena_wrapped = db_iter.and_then(|db_iter| {
+            the_only(vtables.iter().filter(|vtable| *vtable != db_iter && self.wraps(vtable, db_iter)))
+        });
+        [db_iter.cloned(), arena_wrapped.cloned()]
+    }
+
+    fn is_db_iter(&mut self, vtable: &Vtable) -> bool {
+        let Some(methods) = vtable.slots.get(MOVING_SLOTS) else { return false };
+        // One method tells most of the other classes.
+        let is_possible = methods.last().is_some_and(|&last| !taken_stock_of(self.trace(last)).is_empty());
+        let takes_stock = |&&method: &&u64| !taken_stock_of(self.trace(method)).is_empty();
+        is_possible
+            && methods.iter().filter(takes_stock).count() >= ALIKE_MIN
+            && self.keys_skipped_offset(methods).is_some()
+    }
+
+    fn wraps(&mut self, vtable: &Vtable, wrapped: &Vtable) -> bool {
+        let (Some(methods), Some(targets)) =
+            (vtable.slots.get(MOVING_SLOTS), wrapped.slots.get(MOVING_SLOTS))
+        else {
+            return false;
+        };
+        let goes_on = |(&method, target): (&u64, &u64)| {
+            let trace = self.trace(method);
+            method != *target && (trace.calls.contains(target) || trace.jumps.contains(target))
+        };
+        methods.iter().zip(targets).map(goes_on).filter(|goes_on| *goes_on).count() >= ALIKE_MIN
+    }
+
+    fn reachable(&mut self, roots: &[u64]) -> BTreeSet<u64> {
+        let mut reached: BTreeSet<u64> = roots.iter().copied().collect();
+        let mut last = reached.clone();
+        for _ in 0..CALL_DEPTH_MAX {
+            let mut next = BTreeSet::new();
+            for function in last {
+                next.extend(self.trace(function).calls.iter().filter(|call| !reached.contains(call)));
+            }
+            let room = FUNCTIONS_MAX.saturating_sub(reached.len());
+            last = next.into_iter().take(room).collect();
+            reached.extend(&last);
+        }
+        reached
+    }
+}
+
+/// The only item, if there is just one.
+fn the_only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    let first = items.next()?;
+    items.next().is_none().then_some(first)
+}
+
+/// Members that were added to another one and set to zero.
+fn taken_stock_of(trace: &Trace) -> BTreeSet<u32> {
+    let zeroed = |offset: &u32| trace.accesses.contains(&Access::MemberZeroed(*offset));
+    let added = trace.accesses.iter().filter_map(|access| match access {
+        Access::MemberAdded { added, .. } => Some(*added),
+        _ => None,
+    });
+    added.filter(zeroed).collect()
+}
+
+/// Thread-local variables of which three neighbours, at a known offset, are incremented by one function.
+fn counted(trace: &Trace, known_offsets: &[u32]) -> BTreeSet<(TlsBase, u32)> {
+    let incremented: BTreeSet<TlsPlace> = trace
+        .accesses
+        .iter()
+        .filter_map(|access| match access {
+            Access::TlsIncremented(place) => Some(*place),
+            _ => None,
+        })
+        .collect();
+    let is_run = |base, first: u32| {
+        [0, 8, 16]
+            .iter()
+            .all(|after| incremented.contains(&TlsPlace { base, offset: i64::from(first) + after }))
+    };
+    let bases: BTreeSet<TlsBase> = incremented.iter().map(|place| place.base).collect();
+    let all = bases.into_iter().flat_map(|base| known_offsets.iter().map(move |&offset| (base, offset)));
+    all.filter(|&(base, offset)| is_run(base, offset)).collect()
+}
+
+/// Thread-local bytes that were compared with one.
+fn asked(trace: &Trace) -> impl Iterator<Item = TlsPlace> {
+    trace.accesses.iter().filter_map(|access| match access {
+        Access::TlsByteComparedWithOne(place) => Some(*place),
+        _ => None,
+    })
+}

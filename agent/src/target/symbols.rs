@@ -1,0 +1,236 @@
+//! Where in a module RocksDB's functions and variables are, whatever is left of its symbols.
+//!
+//! The sources, the surest first: the file's own tables, the symbols packed into its `.gnu_debugdata`, a
+//! separate file with debug information, the vtables of its classes by the classes' names, and by what their
+//! functions do.
+
+use super::debug_file;
+use super::elf::{ElfError, ElfHeaders, Symbol};
+use super::facts::FoundBy;
+use super::learn::Reader;
+use super::mini_debug_info;
+use super::scan;
+use super::vtables::{self, Vtable};
+use object::ReadRef;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::PathBuf;
+
+/// `rocksdb::DBIter::Seek(Slice const&)`: in every RocksDB from 5.x to 11.x, and in nothing else.
+pub const SEEK: &str = "_ZN7rocksdb6DBIter4SeekERKNS_5SliceE";
+/// `rocksdb::DBIter::SeekForPrev(Slice const&)`.
+pub const SEEK_FOR_PREV: &str = "_ZN7rocksdb6DBIter11SeekForPrevERKNS_5SliceE";
+/// `rocksdb::DBIter::SeekToFirst()`.
+pub const SEEK_TO_FIRST: &str = "_ZN7rocksdb6DBIter11SeekToFirstEv";
+/// `rocksdb::DBIter::SeekToLast()`.
+pub const SEEK_TO_LAST: &str = "_ZN7rocksdb6DBIter10SeekToLastEv";
+/// `rocksdb::DBIter::Next()`.
+pub const NEXT: &str = "_ZN7rocksdb6DBIter4NextEv";
+/// `rocksdb::DBIter::Prev()`.
+pub const PREV: &str = "_ZN7rocksdb6DBIter4PrevEv";
+/// `rocksdb::DBIter::key()`: a pointer and a length, next to each other in the object.
+pub const CURRENT_KEY: &str = "_ZNK7rocksdb6DBIter3keyEv";
+/// `rocksdb::ArenaWrappedDBIter`'s deleting destructor.
+pub const ITERATOR_DESTRUCTOR: &str = "_ZN7rocksdb18ArenaWrappedDBIterD0Ev";
+/// `rocksdb::DBImpl::NewIterator(ReadOptions const&, ColumnFamilyHandle*)`.
+pub const NEW_ITERATOR: &str = "_ZN7rocksdb6DBImpl11NewIteratorERKNS_11ReadOptionsEPNS_18ColumnFamilyHandleE";
+/// `rocksdb::BlockFetcher::ReadBlockContents()`.
+pub const READ_BLOCK_CONTENTS: &str = "_ZN7rocksdb12BlockFetcher17ReadBlockContentsEv";
+
+/// Methods of `ArenaWrappedDBIter` that only hand on to its `DBIter* db_iter_`. None returns `Status`,
+/// whose hidden first argument would take the place of `this`.
+pub const ACCESSORS: [&str; 3] = [
+    "_ZNK7rocksdb18ArenaWrappedDBIter5ValidEv",
+    "_ZNK7rocksdb18ArenaWrappedDBIter3keyEv",
+    "_ZNK7rocksdb18ArenaWrappedDBIter5valueEv",
+];
+
+/// `DBIter::FindNextUserEntryInternal`, up to 9.x and since.
+pub const COUNTING: [&str; 2] = [
+    "_ZN7rocksdb6DBIter25FindNextUserEntryInternalEbPKNS_5SliceE",
+    "_ZN7rocksdb6DBIter25FindNextUserEntryInternalEb",
+];
+
+/// `rocksdb::perf_context`, thread-local.
+pub const PERF_CONTEXT: &str = "_ZN7rocksdb12perf_contextE";
+/// `rocksdb::perf_level`, thread-local.
+pub const PERF_LEVEL: &str = "_ZN7rocksdb10perf_levelE";
+
+/// All names that are looked up.
+const WANTED: [&str; 17] = [
+    SEEK,
+    SEEK_FOR_PREV,
+    SEEK_TO_FIRST,
+    SEEK_TO_LAST,
+    NEXT,
+    PREV,
+    CURRENT_KEY,
+    ITERATOR_DESTRUCTOR,
+    NEW_ITERATOR,
+    READ_BLOCK_CONTENTS,
+    ACCESSORS[0],
+    ACCESSORS[1],
+    ACCESSORS[2],
+    COUNTING[0],
+    COUNTING[1],
+    PERF_CONTEXT,
+    PERF_LEVEL,
+];
+
+/// The classes whose vtables are looked for.
+const CLASSES: [&str; 2] = ["N7rocksdb6DBIterE", "N7rocksdb18ArenaWrappedDBIterE"];
+
+/// Slots of `Iterator`'s virtual functions, the same from 6.8 to 11.12; slot 1 is the deleting destructor.
+const DB_ITER_SLOTS: [(usize, &str); 7] = [
+    (3, SEEK_TO_FIRST),
+    (4, SEEK_TO_LAST),
+    (5, SEEK),
+    (6, SEEK_FOR_PREV),
+    (7, NEXT),
+    (8, PREV),
+    (9, CURRENT_KEY),
+];
+const ARENA_WRAPPED_SLOTS: [(usize, &str); 4] =
+    [(1, ITERATOR_DESTRUCTOR), (2, ACCESSORS[0]), (9, ACCESSORS[1]), (10, ACCESSORS[2])];
+
+/// Virtual functions that an `Iterator` has at least: up to `status`.
+const ITERATOR_SLOTS_MIN: usize = 12;
+
+/// What every RocksDB has among its read-only data, stripped or not: the name of its first ticker.
+const TICKER_NAME: &[u8] = b"rocksdb.block.cache.miss";
+
+/// Files smaller than this have no RocksDB inside, whose code alone is 4 MiB. Spares looking through the
+/// texts of every library of the node.
+const STRIPPED_BYTES_MIN: u64 = 2 << 20;
+
+/// A symbol, and how it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Located {
+    /// Address and size.
+    pub symbol: Symbol,
+    /// How it was found.
+    pub by: FoundBy,
+}
+
+/// What was found of [`WANTED`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Symbols {
+    by_name: BTreeMap<&'static str, Located>,
+}
+
+/// Whether a file holds RocksDB.
+pub(super) enum Presence {
+    /// It does; [`SEEK`] is among the symbols.
+    Found(Symbols),
+    /// It does, but where does not show.
+    Hidden,
+    /// It does not.
+    Absent,
+}
+
+impl Symbols {
+    /// What is known of a name.
+    pub fn get(&self, name: &str) -> Option<&Located> {
+        self.by_name.get(name)
+    }
+
+    /// The addresses of those of some functions that were found.
+    pub fn addresses(&self, names: &[&str]) -> Vec<u64> {
+        names.iter().filter_map(|name| self.get(name)).map(|located| located.symbol.value).collect()
+    }
+
+    /// Looks for RocksDB in a file; in separate files with debug information below `roots`, too.
+    ///
+    /// # Errors
+    /// [`ElfError`] when the file's own tables cannot be read.
+    pub fn locate<'data, R: ReadRef<'data>>(
+        file: &File,
+        headers: &ElfHeaders,
+        data: R,
+        roots: &[PathBuf],
+    ) -> Result<Presence, ElfError> {
+        // The cheap question first: most files do not have the name in their string tables.
+        let mut symbols = Symbols::default();
+        if has_symbol_name(file, headers, SEEK)? {
+            for (name, symbol) in headers.symbols(data, &WANTED)? {
+                let by = if symbol.dynamic { FoundBy::DynamicSymbols } else { FoundBy::SymbolTable };
+                symbols.add(name, symbol, by);
+            }
+            // Without the definition of `Seek` it only calls another file's RocksDB.
+            return Ok(if symbols.get(SEEK).is_some() { Presence::Found(symbols) } else { Presence::Absent });
+        }
+        if data.len().is_ok_and(|length| length < STRIPPED_BYTES_MIN) || !mentions_rocksdb(file, headers)? {
+            return Ok(Presence::Absent);
+        }
+        // What is exported is there even now: `perf_context`, perhaps.
+        for (name, symbol) in headers.symbols(data, &WANTED)? {
+            symbols.add(name, symbol, FoundBy::DynamicSymbols);
+        }
+        symbols.add_separate(mini_debug_info::symbols(headers, data, &WANTED), FoundBy::MiniDebugInfo);
+        if symbols.get(SEEK).is_none()
+            && let Some(build_id) = headers.build_id(data)
+        {
+            symbols.add_separate(debug_file::symbols(&build_id, roots, &WANTED), FoundBy::DebugFile);
+        }
+        if symbols.get(SEEK).is_none() {
+            let found = vtables::of_classes(file, headers, data, &CLASSES)?;
+            symbols.add_virtual(&found, FoundBy::Rtti);
+        }
+        if symbols.get(SEEK).is_none() {
+            let all = vtables::without_rtti(file, headers, data, ITERATOR_SLOTS_MIN)?;
+            let found = Reader::new(headers, data).iterator_vtables(&all);
+            symbols.add_virtual(&found, FoundBy::Code);
+        }
+        Ok(if symbols.get(SEEK).is_some() { Presence::Found(symbols) } else { Presence::Hidden })
+    }
+
+    /// Of two sources the first is believed.
+    fn add(&mut self, name: &'static str, symbol: Symbol, by: FoundBy) {
+        self.by_name.entry(name).or_insert(Located { symbol, by });
+    }
+
+    fn add_separate(&mut self, found: BTreeMap<&'static str, Symbol>, by: FoundBy) {
+        for (name, symbol) in found {
+            self.add(name, symbol, by);
+        }
+    }
+
+    fn add_virtual(&mut self, vtables: &[Option<Vtable>], by: FoundBy) {
+        let [db_iter, arena_wrapped] = vtables else { return };
+        let classes = [(db_iter, &DB_ITER_SLOTS[..]), (arena_wrapped, &ARENA_WRAPPED_SLOTS[..])];
+        for (vtable, slots) in classes {
+            let Some(vtable) = vtable.as_ref().filter(|vtable| vtable.slots.len() >= ITERATOR_SLOTS_MIN)
+            else {
+                continue;
+            };
+            for (slot, name) in slots {
+                if let Some(&value) = vtable.slots.get(*slot) {
+                    let symbol = Symbol { value, size: 0, thread_local: false, dynamic: false };
+                    self.add(name, symbol, by);
+                }
+            }
+        }
+    }
+}
+
+fn has_symbol_name(file: &File, headers: &ElfHeaders, name: &str) -> Result<bool, ElfError> {
+    for (offset, size) in headers.symbol_string_tables() {
+        if scan::find(file, offset, size, name.as_bytes()).map_err(ElfError::from_io)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn mentions_rocksdb(file: &File, headers: &ElfHeaders) -> Result<bool, ElfError> {
+    for (offset, size) in headers.read_only_data() {
+        if scan::find(file, offset, size, TICKER_NAME).map_err(ElfError::from_io)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+#[path = "symbols_tests.rs"]
+mod tests;
