@@ -43,6 +43,7 @@ want zlib1g-dev "libelf needs it"
 if [ "$stage" = test ]; then
     want bpftool "the tests ask the kernel for BPF objects with it" bpftool
     want rocksdb-tools "db_bench, RocksDB's own benchmark, is observed in the tests" db_bench
+    want librocksdb-dev "a C program with RocksDB linked in, and stripped, is observed in the tests"
     want default-jdk-headless "a Java program on RocksDB is observed and acted on in the tests" javac
     want maven "fetches RocksDB's Java libraries" mvn
     # Server and client without the package mariadb-server: no service, no user, nothing that runs.

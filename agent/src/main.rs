@@ -8,9 +8,11 @@ use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // The reader of foreign databases must not start a thread or open a file before it is confined.
-    if let Command::ReadSst(arguments) = &arguments.command {
-        return sexton::sst::child::main(&arguments.directory);
+    // What deals with foreign files must not start a thread or open a file before it is confined.
+    match &arguments.command {
+        Command::ReadSst(arguments) => return sexton::sst::child::main(&arguments.directory),
+        Command::AskLibrary(arguments) => return sexton::target::library_child::main(&arguments.library),
+        _ => {}
     }
     let filter = EnvFilter::try_from_env("SEXTON_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
@@ -28,7 +30,7 @@ fn main() -> ExitCode {
         Command::Targets(arguments) => targets::run(arguments),
         Command::Policy(arguments) => policy::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
-        Command::ReadSst(_) => return ExitCode::FAILURE,
+        Command::ReadSst(_) | Command::AskLibrary(_) => return ExitCode::FAILURE,
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -61,4 +61,7 @@ pub enum Command {
     /// Reads a database directory's SST metadata on behalf of the agent.
     #[command(name = crate::sst::CHILD_SUBCOMMAND, hide = true)]
     ReadSst(crate::sst::ChildArguments),
+    /// Asks a RocksDB library where its counters are, on behalf of the agent.
+    #[command(name = crate::target::library::CHILD_SUBCOMMAND, hide = true)]
+    AskLibrary(crate::target::library_child::ChildArguments),
 }

@@ -1,12 +1,13 @@
 //! Where the counters of a target's threads are: the way to `perf_context`, and the layout of it.
 //!
-//! Symbols are believed before code, the size of `perf_context` before the version, and the version before
-//! the offsets that the code shows; what contradicts itself is refused, since a wrong offset would give
+//! Symbols are believed before code, the size of `perf_context` before the version, the version before the
+//! library's own word, and that before the offsets that the code shows; what contradicts itself is refused, since a wrong offset would give
 //! plausible nonsense.
 
 use super::facts::{Gap, LayoutSource, PerfContextLayout, TlsRecipe, Version};
 use super::gaps;
 use super::layout;
+use super::library;
 use super::memory;
 use super::search::{Found, executable_identity};
 use super::symbols::PERF_CONTEXT;
@@ -136,25 +137,37 @@ fn layout(
         let version = oldest_version(&layout);
         return Ok((layout, LayoutSource::Table, version));
     }
-    from_code(size_bytes, shown, versions, refused, gaps)
-}
-
-/// What is left when no table has the answer: the code itself.
-fn from_code(
-    size_bytes: Option<u64>,
-    shown: Option<&BTreeSet<u32>>,
-    versions: &[Version],
-    refused: Option<String>,
-    gaps: &mut Vec<Gap>,
-) -> Result<(PerfContextLayout, LayoutSource, Version), String> {
     let reason =
         refused.unwrap_or_else(|| "neither its version nor the size of `perf_context` is known".into());
-    let mut shown = shown.into_iter().flatten();
-    let (Some(&offset), None) = (shown.next(), shown.next()) else { return Err(reason) };
+    let (offset, source) = without_table(place, shown, &reason)?;
     let layout = layout::of_skip_offset(offset, size_bytes);
-    gaps.push(gaps::layout_from_code(reason));
+    gaps.push(gaps::layout_without_table(source, reason));
     let version = versions.first().cloned().unwrap_or_else(|| oldest_version(&layout));
-    Ok((layout, LayoutSource::Code, version))
+    Ok((layout, source, version))
+}
+
+/// The offset of `internal_key_skipped_count` when no table has it: the library's own word, else what its
+/// code shows. The two must not contradict each other.
+fn without_table(
+    place: &Place<'_>,
+    shown: Option<&BTreeSet<u32>>,
+    reason: &str,
+) -> Result<(u32, LayoutSource), String> {
+    let facts = &place.found.facts;
+    let path = &place.found.path_from_agent;
+    let asked = facts
+        .exports_perf_context_api
+        .then(|| facts.library_answer.get_or_init(|| library::ask(&library::own_executable(), path)));
+    let only_shown = shown.filter(|offsets| offsets.len() == 1).and_then(BTreeSet::first);
+    match (asked, only_shown) {
+        (Some(Ok(told)), _) if shown.is_some_and(|offsets| !offsets.contains(told)) => {
+            Err(format!("{reason}; the library says {told}, but its code counts elsewhere"))
+        }
+        (Some(Ok(told)), _) => Ok((*told, LayoutSource::Library)),
+        (_, Some(shown)) => Ok((*shown, LayoutSource::Code)),
+        (Some(Err(why)), None) => Err(format!("{reason}; asked for it, the library does not tell: {why}")),
+        (None, None) => Err(reason.to_owned()),
+    }
 }
 
 fn agrees(layout: &PerfContextLayout, shown: Option<&BTreeSet<u32>>) -> bool {

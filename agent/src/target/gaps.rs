@@ -4,7 +4,7 @@
 
 use super::database::OpenDatabases;
 use super::error::InspectError;
-use super::facts::{CountSource, Gap, PerfContextLayout, ProbeSites, SiteKind};
+use super::facts::{CountSource, Gap, LayoutSource, PerfContextLayout, ProbeSites, SiteKind};
 use super::maps::Maps;
 use super::module::readable_name;
 use super::symbols::PERF_LEVEL;
@@ -30,13 +30,19 @@ pub(super) fn version_from_layout(layout: &PerfContextLayout) -> Gap {
     }
 }
 
-/// The layout was read in the code.
-pub(super) fn layout_from_code(reason: String) -> Gap {
+/// No table has the layout.
+pub(super) fn layout_without_table(source: LayoutSource, reason: String) -> Gap {
+    let what = match source {
+        LayoutSource::Library => "the layout of perf_context is the library's own word",
+        _ => "the layout of perf_context was read in RocksDB's code",
+    };
     Gap {
-        what: "the layout of perf_context was read in RocksDB's code".into(),
+        what: what.into(),
         reason,
-        remedy: "Nothing to do: three counters are where the code counts, the others where every RocksDB has them."
-            .into(),
+        remedy:
+            "Nothing to do: the counters of skipped keys are where RocksDB itself has them, the others where \
+                 every version has them."
+                .into(),
     }
 }
 

@@ -9,6 +9,7 @@
 //! Everything is refused where it is ambiguous.
 
 use super::elf::ElfHeaders;
+use super::prologue::{ACCESSOR_BYTES, member_pair_load};
 use super::trace::{Access, INSTRUCTION_BYTES_MAX, TlsBase, TlsPlace, Trace, trace};
 use super::vtables::Vtable;
 use object::ReadRef;
@@ -24,6 +25,9 @@ const FUNCTIONS_MAX: usize = 256;
 /// Slots of the methods that move an `Iterator`: `SeekToFirst`, `SeekToLast`, `Seek`, `SeekForPrev`, `Next`,
 /// `Prev`.
 const MOVING_SLOTS: std::ops::RangeInclusive<usize> = 3..=8;
+
+/// Slots in which `Iterator::key()` can be.
+const KEY_SLOTS: std::ops::Range<usize> = 9..14;
 
 /// Of these six, so many have to look alike; a compiler may have written one or the other differently.
 const ALIKE_MIN: usize = 4;
@@ -58,9 +62,19 @@ impl<'a, 'data, R: ReadRef<'data>> Reader<'a, R> {
         self.traces.entry(entry).or_insert_with(|| trace(entry, code))
     }
 
-    /// The size of a small function.
-    pub fn extent(&mut self, entry: u64) -> u64 {
-        self.trace(entry).extent
+    /// The offset of the pointer and the length that a small method returns as a `Slice`, from its code of
+    /// `size` bytes; 0 where only the code itself says where it ends.
+    pub fn slice_member(&mut self, method: u64, size: u64) -> Option<u32> {
+        let length = if size == 0 { self.trace(method).extent } else { size };
+        let code = self.headers.bytes_at(self.data, method, length.min(ACCESSOR_BYTES as u64))?;
+        member_pair_load(code)
+    }
+
+    /// `Iterator::key()` in a vtable of `DBIter`: the first of the methods behind those that move it which
+    /// returns a member that is a `Slice`. `value()` comes after it; since 9.x others stand before it.
+    pub fn key_method(&mut self, vtable: &Vtable) -> Option<u64> {
+        let methods = vtable.slots.get(KEY_SLOTS)?;
+        methods.iter().copied().find(|&method| self.slice_member(method, 0).is_some())
     }
 
     /// The offset of `DBIter::num_internal_keys_skipped_`, from methods that begin by taking stock of it:

@@ -15,6 +15,8 @@ mod gaps;
 pub mod inspect;
 pub mod layout;
 mod learn;
+pub mod library;
+pub mod library_child;
 pub mod maps;
 pub mod memory;
 mod mini_debug_info;

@@ -13,8 +13,8 @@ use super::prologue;
 use super::scan;
 use super::symbols::{
     ACCESSORS, COUNTING, CURRENT_KEY, ITERATOR_DESTRUCTOR, Located, NEW_ITERATOR, NEXT, PERF_CONTEXT,
-    PERF_LEVEL, PREV, Presence, READ_BLOCK_CONTENTS, SEEK, SEEK_FOR_PREV, SEEK_TO_FIRST, SEEK_TO_LAST,
-    Symbols,
+    PERF_CONTEXT_API, PERF_LEVEL, PREV, Presence, READ_BLOCK_CONTENTS, SEEK, SEEK_FOR_PREV, SEEK_TO_FIRST,
+    SEEK_TO_LAST, Symbols,
 };
 use super::version::{BUILD_TAG_BYTES_MAX, BUILD_TAG_PREFIX};
 use object::{ReadCache, ReadRef};
@@ -23,7 +23,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Files whose result is kept: some times what a crowded node has mapped. When it is full it is emptied;
 /// what is in use comes back with the next scan.
@@ -63,6 +63,10 @@ pub struct ModuleFacts {
     pub perf_level: Option<Symbol>,
     /// Where the code counts, if it shows.
     pub counting_code: Option<CountingCode>,
+    /// Whether it exports what it takes to ask it where its counters are.
+    pub exports_perf_context_api: bool,
+    /// The offset of `internal_key_skipped_count` by the library's own word, once it was asked.
+    pub library_answer: OnceLock<Result<u32, String>>,
     /// Relocations of thread-local storage.
     pub tls_relocations: Vec<TlsRelocation>,
     /// What is missing.
@@ -231,11 +235,13 @@ fn analyse<'data, R: ReadRef<'data>>(
         found_by: symbols.get(SEEK).map_or(FoundBy::SymbolTable, |located| located.by),
         sites,
         db_iter_offset,
-        current_key_offset: current_key_offset(headers, data, symbols, &mut reader),
+        current_key_offset: symbol(CURRENT_KEY).and_then(|key| reader.slice_member(key.value, key.size)),
         keys_skipped_offset: reader.keys_skipped_offset(&symbols.addresses(&STOCK_TAKING)),
         perf_context: symbol(PERF_CONTEXT),
         perf_level: symbol(PERF_LEVEL).filter(|symbol| symbol.thread_local),
         counting_code: reader.counting_code(&counting, &layout::known_skip_offsets()),
+        exports_perf_context_api: symbols.exports(&PERF_CONTEXT_API),
+        library_answer: OnceLock::new(),
         tls_relocations: headers.tls_relocations(data)?,
         gaps,
     })
@@ -316,20 +322,6 @@ fn db_iter_offset<'data, R: ReadRef<'data>>(
         Some((first, rest)) if rest.iter().all(|offset| offset == first) => Ok(*first),
         Some(_) => Err(gap("ArenaWrappedDBIter's methods disagree about where it keeps its DBIter")),
     }
-}
-
-/// Where `DBIter` keeps the pointer and the length of its current key.
-fn current_key_offset<'data, R: ReadRef<'data>>(
-    headers: &ElfHeaders,
-    data: R,
-    symbols: &Symbols,
-    reader: &mut Reader<'_, R>,
-) -> Option<u32> {
-    let symbol = symbols.get(CURRENT_KEY)?.symbol;
-    // Without a symbol nothing but the code says where the function ends.
-    let length = if symbol.size == 0 { reader.extent(symbol.value) } else { symbol.size };
-    let code = headers.bytes_at(data, symbol.value, length.min(prologue::ACCESSOR_BYTES as u64))?;
-    prologue::member_pair_load(code)
 }
 
 /// What follows "rocksdb_build_git_tag:" in the read-only data.

@@ -66,6 +66,8 @@ fn facts(fixed_address: bool) -> ModuleFacts {
         perf_context: None,
         perf_level: None,
         counting_code: None,
+        exports_perf_context_api: false,
+        library_answer: OnceLock::new(),
         tls_relocations: Vec::new(),
         gaps: Vec::new(),
     }

@@ -56,8 +56,11 @@ pub const PERF_CONTEXT: &str = "_ZN7rocksdb12perf_contextE";
 /// `rocksdb::perf_level`, thread-local.
 pub const PERF_LEVEL: &str = "_ZN7rocksdb10perf_levelE";
 
+/// What of the C API it takes to ask a library where its counters are.
+pub const PERF_CONTEXT_API: [&str; 2] = ["rocksdb_perfcontext_create", "rocksdb_perfcontext_metric"];
+
 /// All names that are looked up.
-const WANTED: [&str; 17] = [
+const WANTED: [&str; 19] = [
     SEEK,
     SEEK_FOR_PREV,
     SEEK_TO_FIRST,
@@ -75,25 +78,20 @@ const WANTED: [&str; 17] = [
     COUNTING[1],
     PERF_CONTEXT,
     PERF_LEVEL,
+    PERF_CONTEXT_API[0],
+    PERF_CONTEXT_API[1],
 ];
 
 /// The classes whose vtables are looked for.
 const CLASSES: [&str; 2] = ["N7rocksdb6DBIterE", "N7rocksdb18ArenaWrappedDBIterE"];
 
-/// Slots of `Iterator`'s virtual functions, the same from 6.8 to 11.12; slot 1 is the deleting destructor.
-const DB_ITER_SLOTS: [(usize, &str); 7] = [
-    (3, SEEK_TO_FIRST),
-    (4, SEEK_TO_LAST),
-    (5, SEEK),
-    (6, SEEK_FOR_PREV),
-    (7, NEXT),
-    (8, PREV),
-    (9, CURRENT_KEY),
-];
-const ARENA_WRAPPED_SLOTS: [(usize, &str); 4] =
-    [(1, ITERATOR_DESTRUCTOR), (2, ACCESSORS[0]), (9, ACCESSORS[1]), (10, ACCESSORS[2])];
+/// Slots of `Iterator`'s virtual functions, the same from 6.8 to 11.12: destructors, `Valid`, then those that
+/// move it. Where `key` stands differs by version.
+const DB_ITER_SLOTS: [(usize, &str); 6] =
+    [(3, SEEK_TO_FIRST), (4, SEEK_TO_LAST), (5, SEEK), (6, SEEK_FOR_PREV), (7, NEXT), (8, PREV)];
+const ARENA_WRAPPED_SLOTS: [(usize, &str); 2] = [(1, ITERATOR_DESTRUCTOR), (2, ACCESSORS[0])];
 
-/// Virtual functions that an `Iterator` has at least: up to `status`.
+/// Virtual functions that an `Iterator` has at least: `key`, `value` and `status` behind those that move it.
 const ITERATOR_SLOTS_MIN: usize = 12;
 
 /// What every RocksDB has among its read-only data, stripped or not: the name of its first ticker.
@@ -132,6 +130,11 @@ impl Symbols {
     /// What is known of a name.
     pub fn get(&self, name: &str) -> Option<&Located> {
         self.by_name.get(name)
+    }
+
+    /// Whether all of these can be found by the dynamic linker.
+    pub fn exports(&self, names: &[&str]) -> bool {
+        names.iter().all(|name| self.get(name).is_some_and(|located| located.by == FoundBy::DynamicSymbols))
     }
 
     /// The addresses of those of some functions that were found.
@@ -174,12 +177,13 @@ impl Symbols {
         }
         if symbols.get(SEEK).is_none() {
             let found = vtables::of_classes(file, headers, data, &CLASSES)?;
-            symbols.add_virtual(&found, FoundBy::Rtti);
+            symbols.add_virtual(&found, &mut Reader::new(headers, data), FoundBy::Rtti);
         }
         if symbols.get(SEEK).is_none() {
             let all = vtables::without_rtti(file, headers, data, ITERATOR_SLOTS_MIN)?;
-            let found = Reader::new(headers, data).iterator_vtables(&all);
-            symbols.add_virtual(&found, FoundBy::Code);
+            let mut reader = Reader::new(headers, data);
+            let found = reader.iterator_vtables(&all);
+            symbols.add_virtual(&found, &mut reader, FoundBy::Code);
         }
         Ok(if symbols.get(SEEK).is_some() { Presence::Found(symbols) } else { Presence::Hidden })
     }
@@ -195,20 +199,29 @@ impl Symbols {
         }
     }
 
-    fn add_virtual(&mut self, vtables: &[Option<Vtable>], by: FoundBy) {
+    fn add_virtual<'data, R: ReadRef<'data>>(
+        &mut self,
+        vtables: &[Option<Vtable>],
+        reader: &mut Reader<'_, R>,
+        by: FoundBy,
+    ) {
         let [db_iter, arena_wrapped] = vtables else { return };
+        let is_iterator = |vtable: &&Vtable| vtable.slots.len() >= ITERATOR_SLOTS_MIN;
+        let mut add = |value: u64, name| {
+            self.add(name, Symbol { value, size: 0, thread_local: false, dynamic: false }, by);
+        };
         let classes = [(db_iter, &DB_ITER_SLOTS[..]), (arena_wrapped, &ARENA_WRAPPED_SLOTS[..])];
         for (vtable, slots) in classes {
-            let Some(vtable) = vtable.as_ref().filter(|vtable| vtable.slots.len() >= ITERATOR_SLOTS_MIN)
-            else {
-                continue;
-            };
+            let Some(vtable) = vtable.as_ref().filter(is_iterator) else { continue };
             for (slot, name) in slots {
                 if let Some(&value) = vtable.slots.get(*slot) {
-                    let symbol = Symbol { value, size: 0, thread_local: false, dynamic: false };
-                    self.add(name, symbol, by);
+                    add(value, *name);
                 }
             }
+        }
+        if let Some(value) = db_iter.as_ref().filter(is_iterator).and_then(|vtable| reader.key_method(vtable))
+        {
+            add(value, CURRENT_KEY);
         }
     }
 }

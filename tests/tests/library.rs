@@ -1,0 +1,136 @@
+//! A RocksDB library that no table knows is asked for its layout, in a process that can do nothing else.
+
+use anyhow::{Context, Result, ensure};
+use sexton::target::library;
+use sexton_tests::process::{Lines, Process};
+use sexton_tests::{agent, artifact};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// Debian's RocksDB, which `db_bench` is linked to.
+const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/librocksdb.so.7.8";
+/// Offset of `internal_key_skipped_count` in RocksDB 7.8, and of its `perf_context` in its thread-local block.
+const SKIP_OFFSET: u32 = 224;
+const PERF_CONTEXT_BYTES: u64 = 784;
+
+#[test]
+fn a_library_tells_what_the_table_says() -> Result<()> {
+    let told = library::ask(&artifact::built("sexton")?, Path::new(LIBRARY));
+    ensure!(told == Ok(SKIP_OFFSET), "it told {told:?}");
+    Ok(())
+}
+
+#[test]
+fn a_file_that_is_no_library_is_an_answer() -> Result<()> {
+    let told = library::ask(&artifact::built("sexton")?, Path::new("/etc/hostname"));
+    ensure!(told.as_ref().is_err_and(|reason| reason.contains("cannot be loaded")), "it told {told:?}");
+    Ok(())
+}
+
+/// Goal: a `perf_context` of a size that no release has is not refused when the library itself tells its layout.
+/// Method: a copy of Debian's library, in whose symbol table another size is written, in a running process.
+#[test]
+fn an_unknown_size_is_settled_by_the_library() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let copy = directory.path().join("librocksdb.so.7.8");
+    std::fs::write(&copy, with_another_size(std::fs::read(LIBRARY)?)?)?;
+    let mut host = loader(&copy)?;
+    let pid = host.pid().to_string();
+    let output = agent::output(directory.path(), &["inspect", "--json", "--pid", &pid])?;
+    let inspected: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("inspect: {}", String::from_utf8_lossy(&output.stderr)))?;
+    let source = agent::text(&inspected, "/0/module/layout_source");
+    ensure!(source == "library", "the layout is from {source:?}: {inspected}");
+    let offset = agent::count(&inspected, "/0/module/layout/internal_key_skipped_count")?;
+    ensure!(offset == u64::from(SKIP_OFFSET), "the offset is {offset}: {inspected}");
+    ensure!(host.is_running()?, "the process has ended");
+    Ok(())
+}
+
+/// The library's bytes with 8 bytes more as size of `perf_context`, wherever its symbol is.
+fn with_another_size(mut library: Vec<u8>) -> Result<Vec<u8>> {
+    // An entry of a symbol table ends with the value, an offset of 0xc8 here, and the size.
+    let entry = [0xc8_u64.to_le_bytes(), PERF_CONTEXT_BYTES.to_le_bytes()].concat();
+    let found = library.windows(entry.len()).position(|window| window == entry);
+    let at = found.context("the library has no perf_context as it was in 7.8.3")? + 8;
+    let size = library.get_mut(at..at + 8).context("the library was cut")?;
+    size.copy_from_slice(&(PERF_CONTEXT_BYTES + 8).to_le_bytes());
+    Ok(library)
+}
+
+/// A process that has loaded the library.
+fn loader(library: &Path) -> Result<Process> {
+    let program = "import ctypes, sys, time\n\
+                   ctypes.CDLL(sys.argv[1])\n\
+                   print('loaded', flush=True)\n\
+                   time.sleep(60)\n";
+    let mut command = Command::new(artifact::installed("python3", "python3")?);
+    command.args(["-c", program]).arg(library).stdout(Stdio::piped());
+    let mut process = Process::start(command)?;
+    let mut lines = Lines::of("python3", process.take_stdout().context("no standard output")?);
+    lines.until(LIMIT, |line| line == "loaded")?;
+    Ok(process)
+}
+
+/// Goal: what a library does when it is loaded gets nowhere.
+/// Method: a library that tries, and answers with an offset that tells what it could do.
+#[test]
+fn a_hostile_library_gets_nowhere() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let secret = directory.path().join("secret");
+    std::fs::write(&secret, "secret")?;
+    let library = build_hostile(directory.path(), &secret)?;
+    let told = library::ask(&artifact::built("sexton")?, &library);
+    // Each thing that it could do would add a bit.
+    ensure!(told == Ok(SKIP_OFFSET), "it told {told:?}");
+    ensure!(!directory.path().join("written").exists(), "it wrote a file");
+    Ok(())
+}
+
+fn build_hostile(directory: &Path, secret: &Path) -> Result<PathBuf> {
+    let source = directory.join("hostile.c");
+    let written = directory.join("written");
+    let text = HOSTILE.replace("SECRET", &secret.display().to_string());
+    std::fs::write(&source, text.replace("WRITTEN", &written.display().to_string()))?;
+    let library = directory.join("libhostile.so");
+    let mut compile = Command::new(artifact::installed("gcc", "gcc")?);
+    compile.args(["-shared", "-fPIC"]).arg(&source).arg("-o").arg(&library);
+    let status = Process::start(compile)?.wait(LIMIT)?;
+    ensure!(status.success(), "gcc ended with {status}");
+    Ok(library)
+}
+
+const HOSTILE: &str = r#"
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+static uint64_t context[128], *rep = context;
+static uint64_t done;
+__attribute__((constructor)) static void hostile(void) {
+    if (open("SECRET", O_RDONLY) >= 0) done |= 1 << 10;
+    if (open("WRITTEN", O_CREAT | O_RDWR, 0644) >= 0) done |= 1 << 11;
+    if (open("/etc/shadow", O_RDONLY) >= 0) done |= 1 << 12;
+    if (chmod("SECRET", 0777) == 0) done |= 1 << 13;
+    if (kill(getppid(), 0) == 0) done |= 1 << 14;
+    if (setuid(0) == 0) done |= 1 << 15;
+    pid_t child = fork();
+    if (child == 0) _exit(0);
+    if (child > 0) done |= 1 << 16;
+}
+void *rocksdb_perfcontext_create(void) { return &rep; }
+uint64_t rocksdb_perfcontext_metric(void *handle, int metric) {
+    (void)handle;
+    switch (metric) {
+    case 1: return context[1];
+    case 2: return context[2];
+    case 3: return context[3];
+    case 10: return context[28] | done;
+    default: return context[29];
+    }
+}
+"#;
