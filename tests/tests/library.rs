@@ -49,14 +49,14 @@ fn an_unknown_size_is_settled_by_the_library() -> Result<()> {
     Ok(())
 }
 
-/// The library's bytes with 8 bytes more as size of `perf_context`, wherever its symbol is.
+/// The library's bytes with 16 bytes more as size of `perf_context`, wherever its symbol is.
 fn with_another_size(mut library: Vec<u8>) -> Result<Vec<u8>> {
     // An entry of a symbol table ends with the value, an offset of 0xc8 here, and the size.
     let entry = [0xc8_u64.to_le_bytes(), PERF_CONTEXT_BYTES.to_le_bytes()].concat();
     let found = library.windows(entry.len()).position(|window| window == entry);
     let at = found.context("the library has no perf_context as it was in 7.8.3")? + 8;
     let size = library.get_mut(at..at + 8).context("the library was cut")?;
-    size.copy_from_slice(&(PERF_CONTEXT_BYTES + 8).to_le_bytes());
+    size.copy_from_slice(&(PERF_CONTEXT_BYTES + 16).to_le_bytes());
     Ok(library)
 }
 
