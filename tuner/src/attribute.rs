@@ -9,7 +9,7 @@ use crate::cost::Levels;
 use crate::evidence::{Observation, SeekKind, SstFile};
 use crate::frames::{FileShare, ObservationShare};
 use crate::key::Key;
-use crate::pain::{Loss, events};
+use crate::pain::{Events, Loss, events};
 use crate::range::KeyRange;
 use crate::share::{Share, share_of, share_of_all};
 
@@ -65,7 +65,7 @@ impl<'a> ColumnFamily<'a> {
 
     /// One row per range in which the operation lost time; they add up to the operation.
     pub(crate) fn observation_shares(&self, operation: &Observation, loss: Loss) -> Vec<ObservationShare> {
-        let (tombstones, block_reads) = events(operation);
+        let Events { tombstones, block_reads, block_cache_hits } = events(operation);
         let start = self.start(operation);
         let end = operation.end_key.as_ref().map(|key| self.index_of(key));
         let (mut parts, left_over) = self.walk(operation, start, end, tombstones);
@@ -90,8 +90,10 @@ impl<'a> ColumnFamily<'a> {
                 tombstones: part,
                 memtable_tombstones: if index == fresh { left_over } else { 0 },
                 block_reads: whole(block_reads),
+                block_cache_hits: whole(block_cache_hits),
                 lost_ns: whole(loss.lost_ns),
                 relief_ns: whole(loss.relief_ns),
+                block_read_ns: whole(loss.block_read_ns),
             });
             taken += part;
         }
@@ -178,7 +180,7 @@ fn portion(total: u64, part: u64, whole: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::concentrate::{Walks, concentrate};
-    use crate::evidence::Counters;
+    use crate::evidence::{BlockFetches, Counters};
     use crate::key::Key;
     use crate::pain::EventCosts;
     use proptest::prelude::*;
@@ -210,13 +212,20 @@ mod tests {
                     tombstones_skipped,
                     keys_skipped,
                     block_reads,
+                    block_cache_hits: block_reads * 7,
                     ..Counters::default()
                 },
             )
         };
         let end_key = proptest::option::of(key());
-        (kind, key(), end_key, counters(), counters(), 0u64..1 << 40, 0u64..1 << 40).prop_map(
-            |(kind, key, end_key, seek, scan, seek_latency_ns, scan_elapsed_ns)| Observation {
+        let latency_ns = || 0u64..1 << 40;
+        let fetches = (0u64..1000, 0u64..1 << 30).prop_map(|(count, latency_ns)| BlockFetches {
+            count,
+            bytes: 0,
+            latency_ns,
+        });
+        (kind, key(), end_key, counters(), counters(), latency_ns(), latency_ns(), fetches).prop_map(
+            |(kind, key, end_key, seek, scan, seek_latency_ns, scan_elapsed_ns, block_fetches)| Observation {
                 column_family: None,
                 kind,
                 key,
@@ -225,6 +234,7 @@ mod tests {
                 scan,
                 seek_latency_ns,
                 scan_elapsed_ns,
+                block_fetches,
             },
         )
     }
@@ -257,6 +267,8 @@ mod tests {
             prop_assert_eq!(sum(|share| share.block_reads), total.block_reads);
             prop_assert_eq!(sum(|share| share.lost_ns), loss.lost_ns);
             prop_assert_eq!(sum(|share| share.relief_ns), loss.relief_ns);
+            prop_assert_eq!(sum(|share| share.block_read_ns), loss.block_read_ns);
+            prop_assert_eq!(sum(|share| share.block_cache_hits), total.block_cache_hits);
             for share in &shares {
                 prop_assert!(share.memtable_tombstones <= share.tombstones);
                 prop_assert!(share.relief_ns <= share.lost_ns + 1);

@@ -177,7 +177,7 @@ fn merge(pieces: &[Piece], hard: &BTreeSet<Key>, bytes_max: u64, density: Option
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::evidence::{Counters, SeekKind};
+    use crate::evidence::{BlockFetches, Counters, SeekKind};
     use proptest::prelude::*;
 
     fn key() -> impl Strategy<Value = Key> {
@@ -204,6 +204,7 @@ mod tests {
             scan: Counters::default(),
             seek_latency_ns: 1,
             scan_elapsed_ns: 0,
+            block_fetches: BlockFetches::default(),
         }
     }
 

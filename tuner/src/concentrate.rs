@@ -86,7 +86,7 @@ fn in_two(file: &SstFile, low: Key, high: Key) -> [SstFile; 2] {
 mod tests {
     #![allow(clippy::panic, reason = "tests")]
     use super::*;
-    use crate::evidence::{Counters, SeekKind};
+    use crate::evidence::{BlockFetches, Counters, SeekKind};
     use proptest::prelude::*;
 
     fn walk(key: &str, end_key: Option<&str>) -> Observation {
@@ -99,6 +99,7 @@ mod tests {
             scan: Counters::default(),
             seek_latency_ns: 0,
             scan_elapsed_ns: 0,
+            block_fetches: BlockFetches::default(),
         }
     }
 

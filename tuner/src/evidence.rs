@@ -69,6 +69,40 @@ impl Counters {
     }
 }
 
+/// Blocks fetched from SST files (`BlockFetcher::ReadBlockContents`), timed by the probes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockFetches {
+    /// Block reads that were timed: `block_read_count`. What came out of RocksDB's readahead buffer is
+    /// not among them, though its time is in `latency_ns`.
+    pub count: u64,
+    /// `block_read_byte` of these.
+    pub bytes: u64,
+    /// From entry to return, summed: reading, verifying and uncompressing.
+    pub latency_ns: u64,
+}
+
+impl BlockFetches {
+    /// Sum, saturating.
+    pub fn plus(self, other: BlockFetches) -> BlockFetches {
+        BlockFetches {
+            count: self.count.saturating_add(other.count),
+            bytes: self.bytes.saturating_add(other.bytes),
+            latency_ns: self.latency_ns.saturating_add(other.latency_ns),
+        }
+    }
+}
+
+/// Blocks that one SST file was asked for in a window, by whatever operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileReads {
+    /// File number, as in `000123.sst`.
+    pub number: u64,
+    /// What was fetched from it.
+    pub fetches: BlockFetches,
+    /// Fetches by latency: the bucket at index n counts those that took from 2^n to 2^(n+1) ns.
+    pub latency_histogram: Vec<u64>,
+}
+
 /// One painful iterator operation: a seek and the scan (`Next`, `Prev`) that followed it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observation {
@@ -91,6 +125,9 @@ pub struct Observation {
     /// From the return of the seek to the end of the scan: the caller's own time is in it, so it is
     /// only an upper bound of what RocksDB took.
     pub scan_elapsed_ns: u64,
+    /// Block reads of both that were timed; fewer than were counted where the probes saw not all.
+    #[serde(default)]
+    pub block_fetches: BlockFetches,
 }
 
 impl Observation {
@@ -115,6 +152,9 @@ pub struct Window {
     pub attributed: Counters,
     /// Counted in the target's threads during the window, by the sentinel's two readings.
     pub total: Counters,
+    /// Block reads that the probes timed, of all databases; `total` has those that were counted.
+    #[serde(default)]
+    pub block_reads_timed: u64,
 }
 
 /// The sentinel's exact totals over an interval: no probe, all threads.
@@ -177,6 +217,9 @@ pub struct Evidence {
     pub observations: Vec<Observation>,
     /// Live SST files of all column families.
     pub files: Vec<SstFile>,
+    /// What the window saw read from this database's SST files.
+    #[serde(default)]
+    pub file_reads: Vec<FileReads>,
     /// Earlier actions, newest last.
     pub past_actions: Vec<PastAction>,
 }

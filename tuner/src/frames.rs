@@ -14,10 +14,14 @@ pub struct ObservationShare {
     pub memtable_tombstones: u64,
     /// Block-cache misses there.
     pub block_reads: u64,
+    /// Blocks found in the cache there.
+    pub block_cache_hits: u64,
     /// Time lost there.
     pub lost_ns: u64,
     /// The tombstones' part of it: what compaction would relieve.
     pub relief_ns: u64,
+    /// The block misses' part of it.
+    pub block_read_ns: u64,
 }
 
 /// What one SST file has in one range.
@@ -43,9 +47,13 @@ pub struct RangeRow {
     /// Sum over the operations.
     pub block_reads: u64,
     /// Sum over the operations.
+    pub block_cache_hits: u64,
+    /// Sum over the operations.
     pub lost_ns: u64,
     /// Sum over the operations.
     pub relief_ns: u64,
+    /// Sum over the operations.
+    pub block_read_ns: u64,
     /// Sum over the files.
     pub share: Share,
 }
@@ -55,8 +63,16 @@ pub struct RangeRow {
 const FILE_SHARE_MAX: u64 = 1 << 44;
 
 const RANGE: &str = "range";
-const OPERATION_COLUMNS: [&str; 6] =
-    ["operations", "tombstones", "memtable_tombstones", "block_reads", "lost_ns", "relief_ns"];
+const OPERATION_COLUMNS: [&str; 8] = [
+    "operations",
+    "tombstones",
+    "memtable_tombstones",
+    "block_reads",
+    "block_cache_hits",
+    "lost_ns",
+    "relief_ns",
+    "block_read_ns",
+];
 const FILE_COLUMNS: [&str; 3] = ["size_bytes", "entries", "deletions"];
 
 /// Joins both sides into one row per range that an operation lost time in, in the order of the
@@ -82,8 +98,10 @@ fn observation_frame(shares: &[ObservationShare]) -> PolarsResult<DataFrame> {
         column("tombstones", |share| share.tombstones),
         column("memtable_tombstones", |share| share.memtable_tombstones),
         column("block_reads", |share| share.block_reads),
+        column("block_cache_hits", |share| share.block_cache_hits),
         column("lost_ns", |share| share.lost_ns),
         column("relief_ns", |share| share.relief_ns),
+        column("block_read_ns", |share| share.block_read_ns),
     ];
     DataFrame::new(shares.len(), columns)
 }
@@ -122,7 +140,8 @@ fn rows(frame: &DataFrame) -> PolarsResult<Vec<RangeRow>> {
     let sums = |name: &str| frame.column(name)?.u64();
     let (operations, tombstones) = (sums("operations")?, sums("tombstones")?);
     let (memtable, block_reads) = (sums("memtable_tombstones")?, sums("block_reads")?);
-    let (lost_ns, relief_ns) = (sums("lost_ns")?, sums("relief_ns")?);
+    let block_cache_hits = sums("block_cache_hits")?;
+    let (lost_ns, relief_ns, block_read_ns) = (sums("lost_ns")?, sums("relief_ns")?, sums("block_read_ns")?);
     let (size_bytes, entries, deletions) = (sums("size_bytes")?, sums("entries")?, sums("deletions")?);
     // A range without files has no row on the right side of the join: its columns are null.
     let at = |column: &UInt64Chunked, row: usize| column.get(row).unwrap_or(0);
@@ -132,8 +151,10 @@ fn rows(frame: &DataFrame) -> PolarsResult<Vec<RangeRow>> {
         tombstones: at(tombstones, index),
         memtable_tombstones: at(memtable, index),
         block_reads: at(block_reads, index),
+        block_cache_hits: at(block_cache_hits, index),
         lost_ns: at(lost_ns, index),
         relief_ns: at(relief_ns, index),
+        block_read_ns: at(block_read_ns, index),
         share: Share {
             size_bytes: at(size_bytes, index),
             entries: at(entries, index),
@@ -157,8 +178,10 @@ mod tests {
                 tombstones,
                 memtable_tombstones: tombstones / 2,
                 block_reads,
+                block_cache_hits: block_reads * 9,
                 lost_ns,
                 relief_ns: lost_ns / 3,
+                block_read_ns: lost_ns / 2,
             },
         )
     }
@@ -184,8 +207,10 @@ mod tests {
                 row.tombstones += share.tombstones;
                 row.memtable_tombstones += share.memtable_tombstones;
                 row.block_reads += share.block_reads;
+                row.block_cache_hits += share.block_cache_hits;
                 row.lost_ns += share.lost_ns;
                 row.relief_ns += share.relief_ns;
+                row.block_read_ns += share.block_read_ns;
             }
             for part in &files {
                 if let Some(row) = expected.get_mut(&part.range) {

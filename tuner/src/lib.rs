@@ -11,6 +11,7 @@ pub mod cost;
 pub mod evidence;
 pub mod frames;
 pub mod governor;
+pub mod heat;
 pub mod key;
 pub mod pain;
 pub mod plan;

@@ -2,13 +2,14 @@
 //!
 //! The probes count; they do not say how long one tombstone took. That is learnt from operations whose
 //! pain lies in the seek, because its latency is exact. A scan's elapsed time has the caller's own time
-//! in it, so there it is only a limit.
+//! in it, so there it is only a limit. Block reads are timed one by one where their function was found;
+//! a price for them is needed only for those that were not.
 
-use crate::evidence::{Counters, Observation, SentinelInterval, Window};
+use crate::evidence::{BlockFetches, Counters, Observation, SentinelInterval, Window};
 
 /// Time to step over one tombstone where it cannot be learnt: measured 200 ns in a warm cache.
 pub const NS_PER_TOMBSTONE_DEFAULT: f64 = 200.0;
-/// Time of one block-cache miss where it cannot be learnt: a read from a fast disk.
+/// Time of one block-cache miss where it was not timed and cannot be learnt: a read from a fast disk.
 pub const NS_PER_BLOCK_READ_DEFAULT: f64 = 100_000.0;
 
 /// Plausible times per tombstone; what is learnt outside of it is another effect (a thread descheduled).
@@ -17,7 +18,8 @@ const NS_PER_TOMBSTONE: (f64, f64) = (5.0, 20_000.0);
 const NS_PER_BLOCK_READ: (f64, f64) = (1_000.0, 100_000_000.0);
 /// Fewest tombstones of a seek for its latency to tell the time per tombstone.
 const TOMBSTONES_TO_LEARN_FROM: u64 = 1000;
-/// Fewest block reads of a seek for its latency to tell the time per block read.
+/// Fewest block reads of a seek for its latency to tell the time per block read, and fewest timed ones of a
+/// window for their mean to stand for the others.
 const BLOCK_READS_TO_LEARN_FROM: u64 = 16;
 /// Fewest operations whose median is believed.
 const OPERATIONS_TO_LEARN_FROM: usize = 5;
@@ -43,10 +45,32 @@ pub struct EventCosts {
     pub ns_per_tombstone: f64,
     /// Whether it was learnt, or is the default.
     pub tombstone_learnt: bool,
-    /// Time per block-cache miss.
+    /// Time per block-cache miss that was not timed itself.
     pub ns_per_block_read: f64,
-    /// Whether it was learnt, or is the default.
-    pub block_read_learnt: bool,
+    /// Where that is from.
+    pub block_read_source: BlockReadSource,
+}
+
+/// Where the time per block-cache miss is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockReadSource {
+    /// The default.
+    Assumed,
+    /// From the latency of seeks that read many blocks.
+    Learnt,
+    /// The block reads themselves were timed.
+    Timed,
+}
+
+impl BlockReadSource {
+    /// For a plan's reasons.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            BlockReadSource::Assumed => "assumed",
+            BlockReadSource::Learnt => "measured",
+            BlockReadSource::Timed => "timed",
+        }
+    }
 }
 
 impl Default for EventCosts {
@@ -55,7 +79,7 @@ impl Default for EventCosts {
             ns_per_tombstone: NS_PER_TOMBSTONE_DEFAULT,
             tombstone_learnt: false,
             ns_per_block_read: NS_PER_BLOCK_READ_DEFAULT,
-            block_read_learnt: false,
+            block_read_source: BlockReadSource::Assumed,
         }
     }
 }
@@ -66,13 +90,18 @@ impl EventCosts {
         let mut costs = EventCosts::default();
         let per_tombstone = observations.iter().filter_map(|operation| {
             let (seek, latency_ns) = (operation.seek, operation.seek_latency_ns as f64);
-            let reads_ns = seek.block_reads as f64 * NS_PER_BLOCK_READ_DEFAULT;
+            let reads_ns = reads_ns(operation, NS_PER_BLOCK_READ_DEFAULT).in_seek;
             let enough = seek.tombstones_skipped >= TOMBSTONES_TO_LEARN_FROM && reads_ns <= latency_ns / 2.0;
             enough.then(|| (latency_ns - reads_ns) / seek.tombstones_skipped as f64)
         });
         if let Some(learnt) = believable_median(per_tombstone.collect()) {
             costs.ns_per_tombstone = learnt.clamp(NS_PER_TOMBSTONE.0, NS_PER_TOMBSTONE.1);
             costs.tombstone_learnt = true;
+        }
+        if let Some(timed) = mean_of_timed(observations) {
+            costs.ns_per_block_read = timed;
+            costs.block_read_source = BlockReadSource::Timed;
+            return costs;
         }
         let per_read = observations.iter().filter_map(|operation| {
             let (seek, latency_ns) = (operation.seek, operation.seek_latency_ns as f64);
@@ -82,30 +111,70 @@ impl EventCosts {
         });
         if let Some(learnt) = believable_median(per_read.collect()) {
             costs.ns_per_block_read = learnt.clamp(NS_PER_BLOCK_READ.0, NS_PER_BLOCK_READ.1);
-            costs.block_read_learnt = true;
+            costs.block_read_source = BlockReadSource::Learnt;
         }
         costs
     }
 
     /// Time an operation lost; the seek's part is at most its latency, the scan's at most its elapsed time.
     pub fn loss(&self, operation: &Observation) -> Loss {
-        let seek = self.part(operation.seek, operation.seek_latency_ns);
-        let scan = self.part(operation.scan, operation.scan_elapsed_ns);
-        Loss { lost_ns: seek.lost_ns + scan.lost_ns, relief_ns: seek.relief_ns + scan.relief_ns }
+        let reads_ns = reads_ns(operation, self.ns_per_block_read);
+        let seek = self.part(operation.seek, reads_ns.in_seek, operation.seek_latency_ns);
+        let scan = self.part(operation.scan, reads_ns.in_scan, operation.scan_elapsed_ns);
+        Loss {
+            lost_ns: seek.lost_ns + scan.lost_ns,
+            relief_ns: seek.relief_ns + scan.relief_ns,
+            block_read_ns: seek.block_read_ns + scan.block_read_ns,
+        }
     }
 
-    fn part(&self, counters: Counters, limit_ns: u64) -> Loss {
+    fn part(&self, counters: Counters, reads_ns: f64, limit_ns: u64) -> Loss {
         let tombstones_ns =
             counters.tombstones_skipped.min(OPERATION_EVENTS_MAX) as f64 * self.ns_per_tombstone;
-        let reads_ns = counters.block_reads.min(OPERATION_EVENTS_MAX) as f64 * self.ns_per_block_read;
         let sum_ns = tombstones_ns + reads_ns;
         if sum_ns <= 0.0 {
             return Loss::default();
         }
         let lost_ns = sum_ns.min(limit_ns.min(OPERATION_NS_MAX) as f64);
         let relieved_ns = tombstones_ns + reads_ns * dead_share(counters);
-        Loss { lost_ns: lost_ns as u64, relief_ns: (lost_ns * relieved_ns / sum_ns) as u64 }
+        Loss {
+            lost_ns: lost_ns as u64,
+            relief_ns: (lost_ns * relieved_ns / sum_ns) as u64,
+            block_read_ns: (lost_ns * reads_ns / sum_ns) as u64,
+        }
     }
+}
+
+/// Time that an operation spent on block reads.
+struct ReadsNs {
+    in_seek: f64,
+    in_scan: f64,
+}
+
+/// What was timed, and the price for what was not, shared out by the reads counted in seek and scan. Where
+/// none was counted all blocks came out of the readahead buffer, and it is scans that read ahead.
+fn reads_ns(operation: &Observation, ns_per_untimed_read: f64) -> ReadsNs {
+    let BlockFetches { count, latency_ns, .. } = operation.block_fetches;
+    let (seek, scan) = (operation.seek.block_reads as f64, operation.scan.block_reads as f64);
+    let reads = operation.total().block_reads;
+    let untimed = reads.saturating_sub(count).min(OPERATION_EVENTS_MAX) as f64;
+    let sum_ns = latency_ns.min(OPERATION_NS_MAX) as f64 + untimed * ns_per_untimed_read;
+    if reads == 0 {
+        return ReadsNs { in_seek: 0.0, in_scan: sum_ns };
+    }
+    let ns_per_read = sum_ns / (seek + scan);
+    ReadsNs { in_seek: seek * ns_per_read, in_scan: scan * ns_per_read }
+}
+
+/// Mean time of the block reads that were timed, where there are enough to believe it. Operations that were
+/// served by reading ahead alone would only add time.
+fn mean_of_timed(observations: &[Observation]) -> Option<f64> {
+    let fetches = observations.iter().map(|operation| operation.block_fetches);
+    let fetches = fetches.filter(|fetches| fetches.count > 0);
+    let timed = fetches.fold(BlockFetches::default(), BlockFetches::plus);
+    let enough = timed.count >= BLOCK_READS_TO_LEARN_FROM;
+    let mean = timed.latency_ns as f64 / timed.count as f64;
+    enough.then(|| mean.clamp(NS_PER_BLOCK_READ.0, NS_PER_BLOCK_READ.1))
 }
 
 /// Share of the keys an operation stepped over that a compaction would drop, 0 to 1: and so the share of
@@ -125,12 +194,24 @@ pub struct Loss {
     /// The part that compaction relieves: stepping over tombstones, and reading the blocks that hold
     /// them. Never more than all of it.
     pub relief_ns: u64,
+    /// The part that went into block misses.
+    pub block_read_ns: u64,
 }
 
-/// Tombstones and block reads of an operation, as far as they are believed.
-pub(crate) fn events(operation: &Observation) -> (u64, u64) {
+/// What an operation met, as far as it is believed.
+pub(crate) struct Events {
+    pub(crate) tombstones: u64,
+    pub(crate) block_reads: u64,
+    pub(crate) block_cache_hits: u64,
+}
+
+pub(crate) fn events(operation: &Observation) -> Events {
     let total = operation.total();
-    (total.tombstones_skipped.min(OPERATION_EVENTS_MAX), total.block_reads.min(OPERATION_EVENTS_MAX))
+    Events {
+        tombstones: total.tombstones_skipped.min(OPERATION_EVENTS_MAX),
+        block_reads: total.block_reads.min(OPERATION_EVENTS_MAX),
+        block_cache_hits: total.block_cache_hits.min(OPERATION_EVENTS_MAX),
+    }
 }
 
 /// The median, where there are enough finite values to believe it.
@@ -197,6 +278,7 @@ mod tests {
             scan: counters(scan),
             seek_latency_ns: seek.2,
             scan_elapsed_ns: scan.2,
+            block_fetches: BlockFetches::default(),
         }
     }
 
@@ -219,11 +301,40 @@ mod tests {
         assert_eq!(EventCosts::learn(&observations).ns_per_block_read, 10_000.0);
     }
 
+    /// Two reads in the seek, six in the scan, so many of them timed at 3 µs each.
+    fn timed(count: u64) -> Observation {
+        let mut operation = operation((0, 2, 90_000), (0, 6, 90_000));
+        operation.block_fetches = BlockFetches { count, bytes: count * 4096, latency_ns: count * 3_000 };
+        operation
+    }
+
+    #[test]
+    fn timed_block_reads_need_no_price() {
+        let loss = EventCosts::default().loss(&timed(8));
+        assert_eq!(loss, Loss { lost_ns: 24_000, relief_ns: 0, block_read_ns: 24_000 });
+    }
+
+    #[test]
+    fn block_reads_that_were_not_timed_cost_what_the_others_did() {
+        let costs = EventCosts::learn(&[timed(8), timed(8), timed(4)]);
+        assert_eq!((costs.ns_per_block_read, costs.block_read_source), (3_000.0, BlockReadSource::Timed));
+        assert_eq!(costs.loss(&timed(4)).lost_ns, 24_000);
+        // Too few to stand for others.
+        assert_eq!(EventCosts::learn(&[timed(8)]).block_read_source, BlockReadSource::Assumed);
+    }
+
+    #[test]
+    fn blocks_out_of_the_readahead_buffer_are_time_without_a_count() {
+        let mut scan = operation((0, 0, 5_000), (0, 0, 100_000));
+        scan.block_fetches.latency_ns = 70_000;
+        assert_eq!(EventCosts::default().loss(&scan).block_read_ns, 70_000);
+    }
+
     #[test]
     fn a_loss_is_never_longer_than_what_was_measured() {
         let costs = EventCosts::default();
         let loss = costs.loss(&operation((1_000_000, 0, 5_000), (1_000_000, 0, 7_000)));
-        assert_eq!(loss, Loss { lost_ns: 12_000, relief_ns: 12_000 });
+        assert_eq!(loss, Loss { lost_ns: 12_000, relief_ns: 12_000, block_read_ns: 0 });
     }
 
     #[test]
@@ -232,6 +343,7 @@ mod tests {
         scan.scan.keys_skipped = 500_000;
         let loss = EventCosts::default().loss(&scan);
         assert_eq!((loss.lost_ns, loss.relief_ns), (550_000_000, 550_000_000));
+        assert_eq!(loss.block_read_ns, 500_000_000);
         // A long scan of live keys that met a few tombstones reads its blocks all the same.
         scan.scan =
             Counters { tombstones_skipped: 10, keys_skipped: 1_000, block_reads: 100, ..Counters::default() };
@@ -242,7 +354,7 @@ mod tests {
     #[test]
     fn block_misses_are_pain_without_relief() {
         let loss = EventCosts::default().loss(&operation((0, 10, 10_000_000), (0, 0, 0)));
-        assert_eq!(loss, Loss { lost_ns: 1_000_000, relief_ns: 0 });
+        assert_eq!(loss, Loss { lost_ns: 1_000_000, relief_ns: 0, block_read_ns: 1_000_000 });
     }
 
     #[test]
@@ -292,15 +404,18 @@ mod tests {
         fn any_counts_give_finite_losses(
             seek: (u64, u64, u64),
             scan: (u64, u64, u64),
+            fetches: (u64, u64),
             operations_painful: u64,
             records in 0usize..9,
         ) {
-            let observations = vec![operation(seek, scan); 9];
+            let mut operation = operation(seek, scan);
+            operation.block_fetches = BlockFetches { count: fetches.0, bytes: 0, latency_ns: fetches.1 };
+            let observations = vec![operation; 9];
             let costs = EventCosts::learn(&observations);
             prop_assert!(costs.ns_per_tombstone.is_finite() && costs.ns_per_block_read.is_finite());
             for observation in &observations {
                 let loss = costs.loss(observation);
-                prop_assert!(loss.relief_ns <= loss.lost_ns);
+                prop_assert!(loss.relief_ns <= loss.lost_ns && loss.block_read_ns <= loss.lost_ns);
                 prop_assert!(loss.lost_ns <= seek.2.min(OPERATION_NS_MAX) + scan.2.min(OPERATION_NS_MAX) + 2);
             }
             let attributed = observations[0].seek;

@@ -6,7 +6,7 @@ use crate::concentrate::{Walks, concentrate};
 use crate::cost::Levels;
 use crate::evidence::{Evidence, Observation, SstFile};
 use crate::frames::{FileShare, ObservationShare, RangeRow, join};
-use crate::pain::{EventCosts, Scale, events};
+use crate::pain::{BlockReadSource, EventCosts, Events, Scale, events};
 use crate::policy::{Policy, TargetPolicy};
 use crate::range::KeyRange;
 use crate::words;
@@ -65,6 +65,14 @@ pub struct RangeAssessment {
     pub memtable_tombstones_per_seek: f64,
     /// Block-cache misses per such operation.
     pub misses_per_seek: f64,
+    /// Reader time spent on fetching blocks, in seconds per such miss, reading ahead included; 0 without
+    /// misses.
+    #[serde(default)]
+    pub seconds_per_miss: f64,
+    /// Blocks that these operations found in the cache, per block they needed, 0 to 1; `None` where they
+    /// needed none.
+    #[serde(default)]
+    pub cache_hit_ratio: Option<f64>,
     /// Bytes of SST files in it, all levels, estimated.
     pub size_bytes: u64,
     /// Entries in it, deletions included, estimated.
@@ -77,6 +85,9 @@ pub struct RangeAssessment {
     pub pain_seconds_per_second: f64,
     /// The tombstones' part of the pain: what compaction would relieve.
     pub relief_seconds_per_second: f64,
+    /// The block misses' part of the pain, relieved or not.
+    #[serde(default)]
+    pub block_read_seconds_per_second: f64,
     /// Bytes that compacting it would rewrite, over all levels.
     pub cost_bytes: u64,
     /// Relief per byte rewritten (at least [`COST_BYTES_MIN`] bytes): the rank.
@@ -220,14 +231,16 @@ impl<'a> Picture<'a> {
         self.unknown = Some(number);
         for observation in observations {
             let loss = assessor.costs.loss(observation);
-            let (tombstones, block_reads) = events(observation);
+            let Events { tombstones, block_reads, block_cache_hits } = events(observation);
             self.observation_shares.push(ObservationShare {
                 range: number,
                 tombstones,
                 memtable_tombstones: 0,
                 block_reads,
+                block_cache_hits,
                 lost_ns: loss.lost_ns,
                 relief_ns: loss.relief_ns,
+                block_read_ns: loss.block_read_ns,
             });
         }
     }
@@ -252,6 +265,7 @@ impl Assessor<'_> {
         let seconds = self.evidence.window.duration_ns as f64 / 1e9;
         let per_second = |count: f64| count / seconds * self.scale.factor();
         let per_operation = |count: u64| count as f64 / row.operations.max(1) as f64;
+        let blocks = row.block_reads.saturating_add(row.block_cache_hits);
         let cost_bytes = levels.map_or(0, |levels| levels.compaction_cost_bytes(&range));
         let relief = per_second(row.relief_ns as f64 / 1e9);
         let mut assessment = RangeAssessment {
@@ -263,12 +277,18 @@ impl Assessor<'_> {
             tombstones_per_seek: per_operation(row.tombstones),
             memtable_tombstones_per_seek: per_operation(row.memtable_tombstones),
             misses_per_seek: per_operation(row.block_reads),
+            seconds_per_miss: match row.block_reads {
+                0 => 0.0,
+                reads => row.block_read_ns as f64 / 1e9 / reads as f64,
+            },
+            cache_hit_ratio: (blocks > 0).then(|| row.block_cache_hits as f64 / blocks as f64),
             size_bytes: row.share.size_bytes,
             entries: row.share.entries,
             deletions: row.share.deletions,
             density: row.share.density(),
             pain_seconds_per_second: per_second(row.lost_ns as f64 / 1e9),
             relief_seconds_per_second: relief,
+            block_read_seconds_per_second: per_second(row.block_read_ns as f64 / 1e9),
             cost_bytes,
             relief_per_byte: relief / cost_bytes.max(COST_BYTES_MIN) as f64,
             reason: String::new(),
@@ -291,10 +311,10 @@ impl Assessor<'_> {
 
     /// What each operation did.
     fn events_in_words(&self, range: &RangeAssessment) -> String {
-        let source = |learnt: bool| if learnt { "measured" } else { "assumed" };
         let mut parts = Vec::new();
         if range.tombstones_per_seek > 0.0 {
-            let (ns, source) = (self.costs.ns_per_tombstone, source(self.costs.tombstone_learnt));
+            let source = if self.costs.tombstone_learnt { "measured" } else { "assumed" };
+            let ns = self.costs.ns_per_tombstone;
             let skipped = words::number(range.tombstones_per_seek);
             parts.push(format!("skip {skipped} tombstones each ({ns:.0} ns a tombstone, {source})"));
         }
@@ -303,10 +323,16 @@ impl Assessor<'_> {
             parts.push(format!("{count} of them are not in its SST files but in memtables"));
         }
         if range.misses_per_seek > 0.0 {
-            let time = words::seconds(self.costs.ns_per_block_read / 1e9);
-            let (source, misses) =
-                (source(self.costs.block_read_learnt), words::number(range.misses_per_seek));
+            let seconds = match self.costs.block_read_source {
+                BlockReadSource::Timed => range.seconds_per_miss,
+                BlockReadSource::Assumed | BlockReadSource::Learnt => self.costs.ns_per_block_read / 1e9,
+            };
+            let (time, source) = (words::seconds(seconds), self.costs.block_read_source.in_words());
+            let misses = words::number(range.misses_per_seek);
             parts.push(format!("read {misses} blocks each ({time} a block, {source})"));
+        }
+        if let Some(ratio) = range.cache_hit_ratio.filter(|ratio| *ratio > 0.0) {
+            parts.push(format!("find {} of their blocks in the cache", words::percent(ratio)));
         }
         parts.join(", ")
     }

@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use proptest::prelude::*;
 use sexton_tuner::evidence::{
-    Counters, Observation, PastAction, SeekKind, SentinelInterval, SstFile, Window,
+    BlockFetches, Counters, Observation, PastAction, SeekKind, SentinelInterval, SstFile, Window,
 };
 use sexton_tuner::policy::Mode;
 use sexton_tuner::{
@@ -43,11 +43,14 @@ fn count() -> impl Strategy<Value = u64> {
 }
 
 fn counters() -> impl Strategy<Value = Counters> {
-    (count(), count(), count()).prop_map(|(tombstones_skipped, keys_skipped, block_reads)| Counters {
-        tombstones_skipped,
-        keys_skipped,
-        block_reads,
-        ..Counters::default()
+    (count(), count(), count(), count()).prop_map(|(tombstones, keys, block_reads, block_cache_hits)| {
+        Counters {
+            tombstones_skipped: tombstones,
+            keys_skipped: keys,
+            block_reads,
+            block_cache_hits,
+            ..Counters::default()
+        }
     })
 }
 
@@ -69,6 +72,12 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn fetches()(count in count(), bytes in count(), latency_ns in count()) -> BlockFetches {
+        BlockFetches { count, bytes, latency_ns }
+    }
+}
+
+prop_compose! {
     fn observation()(
         column_family in proptest::option::weighted(0.9, family()),
         kind in prop_oneof![
@@ -83,8 +92,19 @@ prop_compose! {
         scan in counters(),
         seek_latency_ns in prop_oneof![4 => 0u64..1 << 34, 1 => any::<u64>()],
         scan_elapsed_ns in prop_oneof![4 => 0u64..1 << 34, 1 => any::<u64>()],
+        block_fetches in fetches(),
     ) -> Observation {
-        Observation { column_family, kind, key, end_key, seek, scan, seek_latency_ns, scan_elapsed_ns }
+        Observation {
+            column_family,
+            kind,
+            key,
+            end_key,
+            seek,
+            scan,
+            seek_latency_ns,
+            scan_elapsed_ns,
+            block_fetches,
+        }
     }
 }
 
@@ -121,6 +141,7 @@ prop_compose! {
             sentinel: SentinelInterval { duration_ns: sentinel_ns, counters: in_sentinel },
             observations,
             files,
+            file_reads: Vec::new(),
             past_actions,
         }
     }
@@ -164,6 +185,9 @@ fn check_numbers(plan: &Plan) {
             range.tombstones_per_seek,
             range.memtable_tombstones_per_seek,
             range.misses_per_seek,
+            range.seconds_per_miss,
+            range.cache_hit_ratio.unwrap_or(0.0),
+            range.block_read_seconds_per_second,
             range.density,
             range.pain_seconds_per_second,
             range.relief_seconds_per_second,

@@ -28,6 +28,7 @@ pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<
             sentinel: watched.interval,
             observations: observations.remove(&database.path).unwrap_or_default(),
             files: files(watched, &database).unwrap_or_default(),
+            file_reads: Vec::new(),
             past_actions: watched.past_actions.get(&database.path).cloned().unwrap_or_default(),
         })
         .collect();

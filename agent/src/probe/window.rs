@@ -226,6 +226,7 @@ impl Windows {
                 // What the probes counted was counted, even where a thread ended unread or its host has reset
                 // its counters between two readings of the sentinel.
                 total: closing.total.minus(window.opening).at_least(by_probes),
+                block_reads_timed: 0,
             },
             totals_by: closing.totals_by,
             unowned: totals.unowned.into(),

@@ -10,9 +10,12 @@
 //! past [/v/b/ .. /v/b0) ended=2026-11-20T11:55:00Z failures=1 pending
 //! ```
 //! Numbers may end in k or M. Operations: seek, seek_for_prev, seek_to_first, seek_to_last; `then` is
-//! the scan. A past action is `helped` unless it is `pending` or `failed`.
+//! the scan. `hits=` are blocks found in the cache, `timed=8 fetched=2ms` says that eight of the operation's
+//! reads were timed and took 2 ms together. A past action is `helped` unless it is `pending` or `failed`.
 
-use sexton_tuner::evidence::{Counters, Observation, PastAction, SeekKind, SentinelInterval, SstFile};
+use sexton_tuner::evidence::{
+    BlockFetches, Counters, Observation, PastAction, SeekKind, SentinelInterval, SstFile,
+};
 use sexton_tuner::{Evidence, Key, KeyRange};
 
 pub fn parse_picture(text: &str) -> Result<Vec<Evidence>, String> {
@@ -110,6 +113,11 @@ fn observation(fields: &Fields<'_>, column_family: Option<String>) -> Result<Obs
     let then = fields.0.iter().position(|word| *word == "then").unwrap_or(fields.0.len());
     let (seek, scan) = fields.0.split_at(then);
     let (seek, scan) = (Fields(seek), Fields(scan));
+    let block_fetches = BlockFetches {
+        count: fields.number("timed")?.unwrap_or(0),
+        bytes: 0,
+        latency_ns: fields.named("fetched").map_or(Ok(0), parse_time)?,
+    };
     let kind = match fields.0.first() {
         Some(&"seek") => SeekKind::Seek,
         Some(&"seek_for_prev") => SeekKind::SeekForPrev,
@@ -130,6 +138,7 @@ fn observation(fields: &Fields<'_>, column_family: Option<String>) -> Result<Obs
         scan: scan.counters()?,
         seek_latency_ns: seek.named("took").map_or(Ok(0), parse_time)?,
         scan_elapsed_ns: scan.named("took").map_or(Ok(0), parse_time)?,
+        block_fetches,
     })
 }
 
@@ -176,6 +185,7 @@ impl<'a> Fields<'a> {
             tombstones_skipped: self.number("tombstones")?.unwrap_or(0),
             keys_skipped: self.number("stepped")?.unwrap_or(0),
             block_reads: self.number("reads")?.unwrap_or(0),
+            block_cache_hits: self.number("hits")?.unwrap_or(0),
             ..Counters::default()
         })
     }
