@@ -4,7 +4,7 @@ use super::interrupt::Interrupt;
 use crate::engine::identity::Identities;
 use crate::failure::Failure;
 use crate::probe::{
-    Credit, KernelFeatures, Mechanism, Sentinel, Thresholds, TotalsBy, WindowResult, Windows,
+    Credit, KernelFeatures, Loader, Mechanism, Sentinel, Thresholds, TotalsBy, WindowResult, Windows,
 };
 use crate::target::facts::Target;
 use crate::target::inspect::Inspector;
@@ -43,6 +43,9 @@ pub struct ObserveArguments {
     /// How to arm probes; by default the best way that the kernel has.
     #[arg(long)]
     mechanism: Option<Mechanism>,
+    /// Who brings the programs into the kernel: two implementations that have to count the same.
+    #[arg(long, default_value = "libbpf")]
+    loader: Loader,
     /// Show whole keys; by default only their first bytes and their length are shown.
     #[arg(long)]
     show_keys: bool,
@@ -58,12 +61,10 @@ pub struct ObserveArguments {
 pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
     let target = Inspector::new().inspect(arguments.pid)?;
     let features = KernelFeatures::probe();
-    let mechanism = match arguments.mechanism {
-        Some(mechanism) => mechanism.check(&features)?,
-        None => Mechanism::choose(&features)?,
-    };
-    let mut sentinel = Sentinel::load(&features)?;
-    let mut windows = Windows::load(mechanism)?;
+    let loader = arguments.loader;
+    let mechanism = loader.mechanism(arguments.mechanism, &features)?;
+    let mut sentinel = Sentinel::load_with(loader, &features)?;
+    let mut windows = Windows::load_with(loader, mechanism)?;
     let interrupt = Interrupt::listen()?;
     sentinel.watch(&target, SLOT)?;
     let opening = sentinel.read(SLOT)?;
@@ -83,6 +84,7 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
     let result = windows.collect(window, &settling, &closing)?;
     let report = json!({
         "target": target.name,
+        "loader": loader,
         "mechanism": result.mechanism,
         "totals_by": result.totals_by,
         "threads": closing.threads,
@@ -143,6 +145,7 @@ fn observations(target: &Target, result: &WindowResult, show_keys: bool) -> Vec<
                 "scan": seen.scan,
                 "seek_latency_ns": seen.seek_latency_ns,
                 "scan_elapsed_ns": seen.scan_elapsed_ns,
+                "block_fetches": seen.block_fetches,
                 "database": database,
                 "column_family": column_family,
             })

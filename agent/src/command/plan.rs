@@ -3,6 +3,7 @@
 use crate::engine::{Engine, EngineOptions};
 use crate::failure::Failure;
 use crate::policy_file;
+use crate::probe::Loader;
 use clap::Args;
 use sexton_tuner::policy::{Mode, Policy};
 use std::path::PathBuf;
@@ -38,6 +39,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         pids: arguments.pid.clone(),
         hook_library: None,
         mechanism: None,
+        loader: Loader::default(),
     })?;
     let snapshot = engine.cycle_once();
     if arguments.json {

@@ -4,7 +4,7 @@ use crate::api;
 use crate::engine::{Control, Engine, EngineOptions};
 use crate::failure::Failure;
 use crate::policy_file;
-use crate::probe::Mechanism;
+use crate::probe::{Loader, Mechanism};
 use crate::snapshot::{COMMANDS_QUEUED_MAX, Command, Snapshot};
 use clap::Args;
 use sexton_tuner::policy::Policy;
@@ -35,6 +35,9 @@ pub struct RunArguments {
     /// How to arm probes; by default the best way that the kernel has.
     #[arg(long)]
     mechanism: Option<Mechanism>,
+    /// Who brings the programs into the kernel; libbpf knows more mechanisms and walks fewer threads.
+    #[arg(long, default_value = "libbpf")]
+    loader: Loader,
 }
 
 /// Runs until SIGINT or SIGTERM.
@@ -51,6 +54,7 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
         pids: arguments.pid.clone(),
         hook_library: arguments.hook_library.clone(),
         mechanism: arguments.mechanism,
+        loader: arguments.loader,
     })?;
     let stop = Arc::new(AtomicBool::new(false));
     let (publisher, snapshots) = watch::channel(Arc::new(Snapshot::default()));

@@ -16,7 +16,7 @@ mod watched;
 pub use control::Control;
 
 use crate::failure::Failure;
-use crate::probe::{Credit, KernelFeatures, Mechanism, OpenWindow, Sentinel, Windows};
+use crate::probe::{Credit, KernelFeatures, Loader, Mechanism, OpenWindow, Sentinel, Windows};
 use crate::snapshot::Snapshot;
 use history::History;
 use roster::Roster;
@@ -42,6 +42,8 @@ pub struct EngineOptions {
     pub hook_library: Option<PathBuf>,
     /// How probes are armed; `None`: the best way that the kernel has.
     pub mechanism: Option<Mechanism>,
+    /// Who brings the programs into the kernel.
+    pub loader: Loader,
 }
 
 /// The loop and all that it knows.
@@ -69,19 +71,17 @@ impl Engine {
         let mut roster = Roster::new(options.pids.clone());
         roster.check()?;
         let features = KernelFeatures::probe();
-        let mechanism = match options.mechanism {
-            Some(mechanism) => mechanism.check(&features)?,
-            None => Mechanism::choose(&features)?,
-        };
-        let sentinel = Sentinel::load(&features)?;
+        let mechanism = options.loader.mechanism(options.mechanism, &features)?;
+        let sentinel = Sentinel::load_with(options.loader, &features)?;
         if let Some(reason) = sentinel.absence() {
             warn!(reason, "this kernel has no sentinel: totals are those of the windows");
         }
-        info!(kernel = features.release, mechanism = mechanism.describe(), "probes");
+        let loader = options.loader.name();
+        info!(kernel = features.release, loader, mechanism = mechanism.describe(), "probes");
         let now = jiff::Timestamp::now();
         Ok(Engine {
             sentinel,
-            windows: Windows::load(mechanism)?,
+            windows: Windows::load_with(options.loader, mechanism)?,
             roster,
             plan: empty_plan(now),
             bucket: BudgetBucket::full(io_budget_at(&options.policy, now), now),

@@ -1,5 +1,6 @@
 //! What can go wrong with probes, each with what to do about it.
 
+use super::loader::LoaderError;
 use thiserror::Error;
 
 /// A failure to load, attach or read BPF programs.
@@ -14,13 +15,23 @@ pub enum ProbeError {
         /// What it said.
         reason: String,
     },
+    /// The loader cannot do what was asked for.
+    #[error("{loader} cannot arm {what}; it can arm {can}")]
+    Loader {
+        /// The loader.
+        loader: &'static str,
+        /// What was asked for.
+        what: &'static str,
+        /// What could be asked for.
+        can: String,
+    },
     /// The kernel refused an object.
     #[error("cannot load the BPF object {object}: {source}")]
     Load {
         /// Name of its source in `bpf/`.
         object: &'static str,
-        /// What libbpf said.
-        source: libbpf_rs::Error,
+        /// What the loader said.
+        source: LoaderError,
     },
     /// A probe or iterator could not be attached.
     #[error("cannot attach {what} to process {pid}: {source}")]
@@ -29,16 +40,16 @@ pub enum ProbeError {
         what: &'static str,
         /// Process.
         pid: u32,
-        /// What libbpf said.
-        source: libbpf_rs::Error,
+        /// What the loader said.
+        source: LoaderError,
     },
     /// A map or iterator could not be read or written.
     #[error("cannot access {what}: {source}")]
     Access {
         /// Map or iterator.
         what: &'static str,
-        /// What libbpf said.
-        source: libbpf_rs::Error,
+        /// What the loader said.
+        source: LoaderError,
     },
     /// The module lacks what a window needs.
     #[error("process {pid} has no place for a probe: {reason}")]
@@ -99,6 +110,7 @@ impl ProbeError {
                 "check that the process still runs and that the agent has CAP_PERFMON, CAP_SYS_PTRACE \
                  for processes of other users, and before Linux 6.6.35 CAP_SYS_ADMIN"
             }
+            ProbeError::Loader { .. } => "leave out --mechanism, or choose another --loader",
             ProbeError::NoSites { .. } | ProbeError::Layout { .. } | ProbeError::NoCounters { .. } => {
                 "`sexton inspect --pid PID` says what was found in the target and what is missing"
             }

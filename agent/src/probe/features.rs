@@ -5,6 +5,7 @@
 
 use super::ProbeError;
 use super::libbpf_log::quietly;
+use super::loader::LoaderError;
 use super::object::{BpfObject, want_programs};
 use super::raw_link::{ask_for_uprobe_link, binding_is_read};
 use libbpf_rs::{ErrorKind, MapHandle, MapType, Object, ProgramAttachType, ProgramMut, libbpf_sys};
@@ -244,7 +245,7 @@ fn knows_link<T>(answer: io::Result<T>, since: &str) -> Answer {
 
 fn refused_by(error: &ProbeError, since: &str) -> Answer {
     match error {
-        ProbeError::Load { source, .. } => refused(source, since),
+        ProbeError::Load { source: LoaderError::Libbpf(source), .. } => refused(source, since),
         other => Answer::Unknown(other.to_string()),
     }
 }

@@ -27,8 +27,19 @@ impl Mechanism {
     /// # Errors
     /// [`ProbeError::Kernel`] where the kernel lacks what all of them need, or could not be asked.
     pub fn choose(features: &KernelFeatures) -> Result<Mechanism, ProbeError> {
-        let has = |mechanism: &Mechanism| mechanism.missing(features).is_none();
-        Mechanism::ALL.into_iter().find(has).ok_or_else(|| {
+        Mechanism::choose_among(&Mechanism::ALL, features)
+    }
+
+    /// The first of `mechanisms` that the kernel is known to have.
+    ///
+    /// # Errors
+    /// As [`Mechanism::choose`].
+    pub fn choose_among(
+        mechanisms: &[Mechanism],
+        features: &KernelFeatures,
+    ) -> Result<Mechanism, ProbeError> {
+        let has = |mechanism: &&Mechanism| mechanism.missing(features).is_none();
+        mechanisms.iter().find(has).copied().ok_or_else(|| {
             let reason = Mechanism::Perf.missing(features).map(Answer::reason).unwrap_or_default();
             ProbeError::Kernel { what: "probes", reason: reason.to_owned() }
         })

@@ -7,10 +7,13 @@
 
 mod abi;
 mod account;
+mod aya;
 mod credit;
 mod error;
 mod features;
+mod libbpf;
 mod libbpf_log;
+mod loader;
 mod mechanism;
 mod object;
 mod operation;
@@ -25,6 +28,7 @@ pub use credit::Credit;
 pub use error::ProbeError;
 pub use features::{Answer, KernelFeatures};
 pub use libbpf_log::forward_libbpf_messages;
+pub use loader::{Loader, LoaderError};
 pub use mechanism::Mechanism;
 pub use operation::Operation;
 pub use recipe::Thresholds;

@@ -1,6 +1,7 @@
 //! The compiled BPF objects, built into the agent, and what is in them by name.
 
 use super::ProbeError;
+use super::loader::LoaderError;
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, OpenObject, ProgramMut};
 use std::io;
 
@@ -49,7 +50,7 @@ impl BpfObject {
         }
     }
 
-    /// Reads it; nothing is in the kernel yet. Programs whose section begins with `?` have to be wanted by
+    /// Reads it with libbpf; nothing is in the kernel yet. Programs whose section begins with `?` have to be wanted by
     /// [`want_programs`] to be loaded.
     ///
     /// # Errors
@@ -90,8 +91,8 @@ impl BpfObject {
     }
 
     /// An error of this object.
-    pub fn load_error(self, source: libbpf_rs::Error) -> ProbeError {
-        ProbeError::Load { object: self.name(), source }
+    pub fn load_error(self, source: impl Into<LoaderError>) -> ProbeError {
+        ProbeError::Load { object: self.name(), source: source.into() }
     }
 }
 

@@ -6,40 +6,37 @@ use super::abi::{
     Record, sexton_iterator_id, sexton_operation, sexton_process, sexton_recipe, sexton_spending,
     sexton_thread, sexton_thread_id, sexton_totals,
 };
-use super::object::{BpfObject, want_programs};
+use super::loader::{Attachment, Loaded, Loader, LoaderError, Ring, Table, UprobePoint, Uprobes};
+use super::object::BpfObject;
 use super::site::{PlacedSite, Site};
 use super::{Mechanism, ProbeError, Slot};
-use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, Object, ProgramAttachType, ProgramMut, RingBuffer, RingBufferBuilder,
-    UprobeMultiOpts, UprobeOpts,
-};
 use std::path::Path;
+use std::rc::Rc;
 
 /// The programs and their maps. With it everything goes: the kernel holds nothing that is not open here.
 pub struct Programs {
     mechanism: Mechanism,
-    kind: BpfObject,
-    object: Object,
-    recipes: MapHandle,
-    threads: MapHandle,
-    operations: MapHandle,
-    identities: MapHandle,
-    learnt_offsets: MapHandle,
-    totals: MapHandle,
-    granted: MapHandle,
-    spending: MapHandle,
+    object: Box<dyn Loaded>,
+    recipes: Rc<dyn Table>,
+    threads: Rc<dyn Table>,
+    operations: Rc<dyn Table>,
+    identities: Rc<dyn Table>,
+    learnt_offsets: Rc<dyn Table>,
+    totals: Rc<dyn Table>,
+    granted: Rc<dyn Table>,
+    spending: Rc<dyn Table>,
     /// Slots by process, where probes carry no cookies.
-    processes: Option<MapHandle>,
-    ring: RingBuffer<'static>,
+    processes: Option<Rc<dyn Table>>,
+    ring: Box<dyn Ring>,
 }
 
 /// Probes in a target. Dropping it takes them away.
 pub struct Armed {
     slot: Slot,
     process_id: u32,
-    links: Vec<Link>,
-    recipes: MapHandle,
-    processes: Option<MapHandle>,
+    attachments: Vec<Attachment>,
+    recipes: Rc<dyn Table>,
+    processes: Option<Rc<dyn Table>>,
 }
 
 impl Programs {
@@ -48,46 +45,34 @@ impl Programs {
     ///
     /// # Errors
     /// [`ProbeError::Load`].
-    pub fn load(mechanism: Mechanism, mut take: impl FnMut(&[u8]) + 'static) -> Result<Programs, ProbeError> {
+    pub fn load(
+        loader: Loader,
+        mechanism: Mechanism,
+        take: impl FnMut(&[u8]) + 'static,
+    ) -> Result<Programs, ProbeError> {
         let kind = match mechanism {
             Mechanism::Session => BpfObject::Session,
             _ => BpfObject::Seek,
         };
-        let mut open = kind.open()?;
         // By name: what the running kernel cannot take is not even offered.
-        want_programs(&mut open, |name| match mechanism {
+        let object = loader.load(kind, Some(mechanism), &|name| match mechanism {
             Mechanism::Session => true,
             Mechanism::Multi | Mechanism::PerfCookie => name == "sexton_entry" || name == "sexton_return",
             Mechanism::Perf => name.starts_with("sexton_entry_") || name.starts_with("sexton_return_"),
-        });
-        if mechanism == Mechanism::Multi {
-            for mut program in open.progs_mut() {
-                program.set_attach_type(ProgramAttachType::TraceUprobeMulti);
-            }
-        }
-        let object = kind.load(open)?;
-        let map = |name| kind.map(&object, name);
-        let records = map("sexton_records")?;
-        let mut ring = RingBufferBuilder::new();
-        ring.add(&records, move |bytes| {
-            take(bytes);
-            0
-        })
-        .map_err(|source| kind.load_error(source))?;
-        let ring = ring.build().map_err(|source| kind.load_error(source))?;
+        })?;
+        let has_cookies = mechanism != Mechanism::Perf;
         Ok(Programs {
             mechanism,
-            kind,
-            recipes: map("sexton_armed")?,
-            threads: map("sexton_threads")?,
-            operations: map("sexton_operations")?,
-            identities: map("sexton_identities")?,
-            learnt_offsets: map("sexton_learnt_offsets")?,
-            totals: map("sexton_totals")?,
-            granted: map("sexton_granted")?,
-            spending: map("sexton_spending")?,
-            processes: (mechanism == Mechanism::Perf).then(|| map("sexton_processes")).transpose()?,
-            ring,
+            recipes: object.table("sexton_armed")?,
+            threads: object.table("sexton_threads")?,
+            operations: object.table("sexton_operations")?,
+            identities: object.table("sexton_identities")?,
+            learnt_offsets: object.table("sexton_learnt_offsets")?,
+            totals: object.table("sexton_totals")?,
+            processes: if has_cookies { None } else { Some(object.table("sexton_processes")?) },
+            ring: object.ring("sexton_records", Box::new(take))?,
+            granted: object.table("sexton_granted")?,
+            spending: object.table("sexton_spending")?,
             object,
         })
     }
@@ -110,34 +95,35 @@ impl Programs {
         sites: &[PlacedSite],
     ) -> Result<Armed, ProbeError> {
         let process_id = recipe.process_id;
-        let duplicate = |map: &MapHandle| MapHandle::try_from(map).map_err(|source| access("a map", source));
         let mut armed = Armed {
             slot,
             process_id,
-            links: Vec::new(),
-            recipes: duplicate(&self.recipes)?,
+            attachments: Vec::new(),
+            recipes: Rc::clone(&self.recipes),
             processes: None,
         };
         if let Some(processes) = &self.processes {
-            claim_process(processes, process_id, slot)?;
-            armed.processes = Some(duplicate(processes)?);
+            claim_process(&**processes, process_id, slot)?;
+            armed.processes = Some(Rc::clone(processes));
         }
         let place = Place { slot, process_id, module };
+        let returning = with_return(sites);
         match self.mechanism {
             Mechanism::Session => {
-                armed.links.push(self.attach_all("sexton_session", &place, sites, false)?)
+                armed.attachments.push(self.attach("sexton_session", &place, sites, false)?)
             }
-            Mechanism::Multi => {
-                let returning = with_return(sites);
-                armed.links.push(self.attach_all("sexton_return", &place, &returning, true)?);
-                armed.links.push(self.attach_all("sexton_entry", &place, sites, false)?);
+            Mechanism::Multi | Mechanism::PerfCookie => {
+                armed.attachments.push(self.attach("sexton_return", &place, &returning, true)?);
+                armed.attachments.push(self.attach("sexton_entry", &place, sites, false)?);
             }
-            Mechanism::PerfCookie | Mechanism::Perf => {
-                for site in with_return(sites) {
-                    armed.links.push(self.attach_one(&place, &site, true)?);
+            Mechanism::Perf => {
+                for site in &returning {
+                    let program = format!("sexton_return_{}", site.site.program_suffix());
+                    armed.attachments.push(self.attach(&program, &place, &[*site], true)?);
                 }
                 for site in sites {
-                    armed.links.push(self.attach_one(&place, site, false)?);
+                    let program = format!("sexton_entry_{}", site.site.program_suffix());
+                    armed.attachments.push(self.attach(&program, &place, &[*site], false)?);
                 }
             }
         }
@@ -145,52 +131,30 @@ impl Programs {
         Ok(armed)
     }
 
-    /// One link for all sites.
-    fn attach_all(
+    fn attach(
         &self,
         program: &str,
         place: &Place<'_>,
         sites: &[PlacedSite],
         retprobe: bool,
-    ) -> Result<Link, ProbeError> {
-        let options = UprobeMultiOpts {
-            offsets: sites.iter().map(|site| site.file_offset as usize).collect(),
-            cookies: sites.iter().map(|site| site.site.cookie(place.slot)).collect(),
-            retprobe,
-            session: self.mechanism == Mechanism::Session,
-            ..Default::default()
+    ) -> Result<Attachment, ProbeError> {
+        let has_cookies = self.mechanism != Mechanism::Perf;
+        let point = |site: &PlacedSite| UprobePoint {
+            file_offset: site.file_offset,
+            cookie: has_cookies.then(|| site.site.cookie(place.slot)),
         };
-        self.program(program)?
-            .attach_uprobe_multi_with_opts(place.process_id as i32, place.module, "", options)
-            .map_err(|source| place.error(retprobe, source))
-    }
-
-    /// A link of its own for one site.
-    fn attach_one(&self, place: &Place<'_>, site: &PlacedSite, retprobe: bool) -> Result<Link, ProbeError> {
-        let mut program = if retprobe { "sexton_return" } else { "sexton_entry" }.to_owned();
-        let mut cookie = site.site.cookie(place.slot);
-        if self.mechanism == Mechanism::Perf {
-            program = format!("{program}_{}", site.site.program_suffix());
-            cookie = 0;
-        }
-        let options = UprobeOpts { cookie, retprobe, ..Default::default() };
-        self.program(&program)?
-            .attach_uprobe_with_opts(
-                place.process_id as i32,
-                place.module,
-                site.file_offset as usize,
-                options,
-            )
-            .map_err(|source| place.error(retprobe, source))
-    }
-
-    fn program(&self, name: &str) -> Result<ProgramMut<'_>, ProbeError> {
-        self.kind.program(&self.object, name)
+        self.object.attach_uprobes(&Uprobes {
+            program,
+            retprobe,
+            process_id: place.process_id,
+            module: place.module,
+            points: &sites.iter().map(point).collect::<Vec<_>>(),
+        })
     }
 
     fn write_recipe(&self, slot: Slot, recipe: &sexton_recipe) -> Result<(), ProbeError> {
         self.recipes
-            .update(&slot.to_ne_bytes(), recipe.as_bytes(), MapFlags::ANY)
+            .update(&slot.to_ne_bytes(), recipe.as_bytes(), false)
             .map_err(|source| access("the recipes", source))
     }
 
@@ -200,7 +164,7 @@ impl Programs {
     /// [`ProbeError::Access`].
     pub fn set_granted(&self, slot: Slot, granted_ns: u64) -> Result<(), ProbeError> {
         self.granted
-            .update(&slot.to_ne_bytes(), &granted_ns.to_ne_bytes(), MapFlags::ANY)
+            .update(&slot.to_ne_bytes(), &granted_ns.to_ne_bytes(), false)
             .map_err(|source| access("the credits", source))
     }
 
@@ -209,10 +173,8 @@ impl Programs {
     /// # Errors
     /// [`ProbeError::Access`].
     pub fn spending(&self, slot: Slot) -> Result<sexton_spending, ProbeError> {
-        let bytes = self
-            .spending
-            .lookup(&slot.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|source| access("the spending", source))?;
+        let bytes =
+            self.spending.lookup(&slot.to_ne_bytes()).map_err(|source| access("the spending", source))?;
         Ok(bytes.as_deref().and_then(sexton_spending::from_bytes).unwrap_or_default())
     }
 
@@ -222,7 +184,7 @@ impl Programs {
     /// [`ProbeError::Access`].
     pub fn reset_spending(&self, slot: Slot) -> Result<(), ProbeError> {
         self.spending
-            .update(&slot.to_ne_bytes(), sexton_spending::default().as_bytes(), MapFlags::ANY)
+            .update(&slot.to_ne_bytes(), sexton_spending::default().as_bytes(), false)
             .map_err(|source| access("the spending", source))
     }
 
@@ -239,13 +201,10 @@ impl Programs {
     /// # Errors
     /// [`ProbeError::Access`].
     pub fn totals(&self, slot: Slot) -> Result<sexton_totals, ProbeError> {
-        let per_cpu = self
-            .totals
-            .lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|source| access("the totals", source))?;
+        let per_cpu =
+            self.totals.lookup_per_cpu(&slot.to_ne_bytes()).map_err(|source| access("the totals", source))?;
         Ok(per_cpu
             .into_iter()
-            .flatten()
             .filter_map(|bytes| sexton_totals::from_bytes(&bytes))
             .fold(sexton_totals::default(), |sum, cpu| sum.combine(cpu, u64::wrapping_add)))
     }
@@ -255,7 +214,7 @@ impl Programs {
     /// # Errors
     /// [`ProbeError::Access`].
     pub fn threads(&self, slot: Slot) -> Result<Vec<(u32, sexton_thread)>, ProbeError> {
-        let entries = entries(&self.threads, "the map of threads")?;
+        let entries = entries(&*self.threads, "the map of threads")?;
         Ok(entries
             .into_iter()
             .filter_map(|(key, value)| {
@@ -270,7 +229,7 @@ impl Programs {
     /// # Errors
     /// [`ProbeError::Access`].
     pub fn operations(&self, slot: Slot) -> Result<Vec<sexton_operation>, ProbeError> {
-        let entries = entries(&self.operations, "the map of operations")?;
+        let entries = entries(&*self.operations, "the map of operations")?;
         Ok(entries
             .into_iter()
             .filter_map(|(_, value)| sexton_operation::from_bytes(&value))
@@ -291,7 +250,7 @@ impl Programs {
             let id = sexton_iterator_id { iterator: operation.iterator, slot, padding: 0 };
             let _ = self.operations.delete(id.as_bytes());
         }
-        for (key, _) in entries(&self.identities, "the map of identities")? {
+        for (key, _) in entries(&*self.identities, "the map of identities")? {
             if sexton_iterator_id::from_bytes(&key).is_some_and(|id| id.slot == slot) {
                 let _ = self.identities.delete(&key);
             }
@@ -305,7 +264,7 @@ impl Programs {
     /// [`ProbeError::Access`].
     pub fn forget_learnt_offset(&self, slot: Slot) -> Result<(), ProbeError> {
         self.learnt_offsets
-            .update(&slot.to_ne_bytes(), &0u32.to_ne_bytes(), MapFlags::ANY)
+            .update(&slot.to_ne_bytes(), &0u32.to_ne_bytes(), false)
             .map_err(|source| access("the learnt offsets", source))
     }
 }
@@ -313,18 +272,18 @@ impl Programs {
 impl Armed {
     /// Whether the probes are still there.
     pub fn is_armed(&self) -> bool {
-        !self.links.is_empty()
+        !self.attachments.is_empty()
     }
 
     /// Takes the probes away: first they all stop working at the same moment, then they go.
     pub fn disarm(&mut self) {
         // A slot that cannot be written has no process to be armed for: there is nothing to say.
         let nobody = sexton_recipe::default();
-        let _ = self.recipes.update(&self.slot.to_ne_bytes(), nobody.as_bytes(), MapFlags::ANY);
+        let _ = self.recipes.update(&self.slot.to_ne_bytes(), nobody.as_bytes(), false);
         if let Some(processes) = self.processes.take() {
             let _ = processes.delete(&self.process_id.to_ne_bytes());
         }
-        self.links.clear();
+        self.attachments.clear();
     }
 }
 
@@ -341,30 +300,21 @@ struct Place<'a> {
     module: &'a Path,
 }
 
-impl Place<'_> {
-    fn error(&self, retprobe: bool, source: libbpf_rs::Error) -> ProbeError {
-        let what = if retprobe { "return probes" } else { "entry probes" };
-        ProbeError::Attach { what, pid: self.process_id, source }
-    }
-}
-
 fn with_return(sites: &[PlacedSite]) -> Vec<PlacedSite> {
     sites.iter().filter(|site| Site::has_return(site.site)).copied().collect()
 }
 
 /// Without cookies a process can have one slot.
-fn claim_process(processes: &MapHandle, pid: u32, slot: Slot) -> Result<(), ProbeError> {
+fn claim_process(processes: &dyn Table, pid: u32, slot: Slot) -> Result<(), ProbeError> {
     let mut process = sexton_process { count: 1, ..Default::default() };
     process.slots[0] = slot;
-    processes.update(&pid.to_ne_bytes(), process.as_bytes(), MapFlags::NO_EXIST).map_err(|_| {
-        ProbeError::NoSites {
-            pid,
-            reason: "this kernel's probes carry no cookies: one RocksDB copy in a process can be armed at a time",
-        }
+    processes.update(&pid.to_ne_bytes(), process.as_bytes(), true).map_err(|_| ProbeError::NoSites {
+        pid,
+        reason: "this kernel's probes carry no cookies: one RocksDB copy in a process can be armed at a time",
     })
 }
 
-fn access(what: &'static str, source: libbpf_rs::Error) -> ProbeError {
+fn access(what: &'static str, source: LoaderError) -> ProbeError {
     ProbeError::Access { what, source }
 }
 
@@ -372,10 +322,10 @@ fn access(what: &'static str, source: libbpf_rs::Error) -> ProbeError {
 type Entry = (Vec<u8>, Vec<u8>);
 
 /// All entries of a map.
-fn entries(map: &MapHandle, what: &'static str) -> Result<Vec<Entry>, ProbeError> {
+fn entries(map: &dyn Table, what: &'static str) -> Result<Vec<Entry>, ProbeError> {
     let mut entries = Vec::new();
-    for key in map.keys() {
-        let value = map.lookup(&key, MapFlags::ANY).map_err(|source| access(what, source))?;
+    for key in map.keys().map_err(|source| access(what, source))? {
+        let value = map.lookup(&key).map_err(|source| access(what, source))?;
         // An entry that went between the two calls is no longer wanted.
         entries.extend(value.map(|value| (key, value)));
     }

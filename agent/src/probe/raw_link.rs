@@ -23,7 +23,7 @@ pub fn attach_to_process(program: &ProgramMut<'_>, pid: u32) -> Result<Link, Pro
     attach(program, Bound { process_id: pid, thread_id: 0 }).map_err(|error| ProbeError::Attach {
         what: "the sentinel",
         pid,
-        source: error.into(),
+        source: libbpf_rs::Error::from(error).into(),
     })
 }
 

@@ -8,17 +8,15 @@ use super::abi::{
     sexton_process, sexton_recipe, sexton_thread_reading,
 };
 use super::account::Account;
+use super::loader::{Attachment, Loaded, Loader, LoaderError, Passes, Ring, Table};
 use super::object::BpfObject;
-use super::raw_link::attach_to_process;
 use super::recipe::{Thresholds, recipe};
 use super::{Answer, Credit, KernelFeatures, ProbeError, Slot};
 use crate::target::facts::Target;
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, Object, RingBuffer, RingBufferBuilder};
 use serde::Serialize;
 use sexton_tuner::evidence::Counters;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::io::Read;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -35,26 +33,26 @@ pub struct Sentinel {
 }
 
 enum Presence {
-    Loaded(Loaded),
+    Loaded(Programs),
     /// The kernel has none, and why.
     Absent(String),
 }
 
 /// The programs in the kernel.
-struct Loaded {
-    object: Object,
-    recipes: MapHandle,
-    processes: MapHandle,
-    pass: MapHandle,
-    _thread_end: Link,
-    ended_ring: RingBuffer<'static>,
+struct Programs {
+    object: Box<dyn Loaded>,
+    recipes: Rc<dyn Table>,
+    processes: Rc<dyn Table>,
+    pass: Rc<dyn Table>,
+    _thread_end: Attachment,
+    ended_ring: Box<dyn Ring>,
     ended: EndedQueue,
 }
 
 struct Watched {
     pid: u32,
     /// `None` where the sentinel is absent.
-    iterator: Option<Link>,
+    iterator: Option<Box<dyn Passes>>,
     account: Account,
 }
 
@@ -106,9 +104,17 @@ impl Sentinel {
     /// # Errors
     /// [`ProbeError::Load`], [`ProbeError::Attach`].
     pub fn load(features: &KernelFeatures) -> Result<Sentinel, ProbeError> {
+        Sentinel::load_with(Loader::default(), features)
+    }
+
+    /// As [`Sentinel::load`], by the loader that is named.
+    ///
+    /// # Errors
+    /// [`ProbeError::Load`], [`ProbeError::Attach`].
+    pub fn load_with(loader: Loader, features: &KernelFeatures) -> Result<Sentinel, ProbeError> {
         let presence = match &features.task_iterator {
             Answer::No(reason) => Presence::Absent(reason.clone()),
-            Answer::Yes | Answer::Unknown(_) => Presence::Loaded(Loaded::load()?),
+            Answer::Yes | Answer::Unknown(_) => Presence::Loaded(Programs::load(loader)?),
         };
         Ok(Sentinel { presence, watched: HashMap::new() })
     }
@@ -142,10 +148,9 @@ impl Sentinel {
     fn begin(&mut self, slot: Slot, recipe: &sexton_recipe) -> Result<(), ProbeError> {
         let process = self.process(recipe.process_id)?;
         let Presence::Loaded(loaded) = &self.presence else { return Ok(()) };
-        write(&loaded.recipes, slot, recipe)?;
-        write(&loaded.processes, recipe.process_id, &process)?;
-        let program = BpfObject::Sentinel.program(&loaded.object, "sexton_sentinel")?;
-        let iterator = attach_to_process(&program, recipe.process_id)?;
+        write(&*loaded.recipes, slot, recipe)?;
+        write(&*loaded.processes, recipe.process_id, &process)?;
+        let iterator = loaded.object.attach_iterator("sexton_sentinel", recipe.process_id)?;
         if let Some(watched) = self.watched.get_mut(&slot) {
             watched.iterator = Some(iterator);
         }
@@ -170,9 +175,9 @@ impl Sentinel {
         let others = self.process(watched.pid).unwrap_or_default();
         let Presence::Loaded(loaded) = &self.presence else { return };
         // A slot with no process in it is read for nobody; a map that cannot be written has no entry.
-        let _ = write(&loaded.recipes, slot, &sexton_recipe::default());
+        let _ = write(&*loaded.recipes, slot, &sexton_recipe::default());
         let _ = if others.count > 0 {
-            write(&loaded.processes, watched.pid, &others)
+            write(&*loaded.processes, watched.pid, &others)
         } else {
             loaded.processes.delete(&watched.pid.to_ne_bytes()).map_err(map_error)
         };
@@ -187,7 +192,7 @@ impl Sentinel {
         let (Presence::Loaded(loaded), Some(iterator)) = (&self.presence, &watched.iterator) else {
             return Ok(SentinelReading::absent());
         };
-        let pass = loaded.read_pass(slot, iterator)?;
+        let pass = loaded.read_pass(slot, &**iterator)?;
         let at = Instant::now();
         // After the pass: a thread that ended in between is in both, and its end has the last word.
         let ended = self.take_ended(slot)?;
@@ -214,41 +219,35 @@ impl Sentinel {
     }
 }
 
-impl Loaded {
-    fn load() -> Result<Loaded, ProbeError> {
-        let kind = BpfObject::Sentinel;
-        let object = kind.load(kind.open()?)?;
-        let thread_end = kind
-            .program(&object, "sexton_thread_end")?
-            .attach()
-            .map_err(|source| ProbeError::Attach { what: "the thread-end tracepoint", pid: 0, source })?;
+impl Programs {
+    fn load(loader: Loader) -> Result<Programs, ProbeError> {
+        let object = loader.load(BpfObject::Sentinel, None, &|_| true)?;
         let ended = EndedQueue::default();
         let queue = Rc::clone(&ended);
-        let ring_map = kind.map(&object, "sexton_ended")?;
-        let mut ring = RingBufferBuilder::new();
-        ring.add(&ring_map, move |bytes| {
-            queue.borrow_mut().extend(sexton_thread_reading::from_bytes(bytes));
-            0
-        })
-        .map_err(|source| kind.load_error(source))?;
-        let ended_ring = ring.build().map_err(|source| kind.load_error(source))?;
-        Ok(Loaded {
-            recipes: kind.map(&object, "sexton_watched")?,
-            processes: kind.map(&object, "sexton_processes")?,
-            pass: kind.map(&object, "sexton_pass")?,
-            _thread_end: thread_end,
-            ended_ring,
+        let take = move |bytes: &[u8]| queue.borrow_mut().extend(sexton_thread_reading::from_bytes(bytes));
+        Ok(Programs {
+            recipes: object.table("sexton_watched")?,
+            processes: object.table("sexton_processes")?,
+            pass: object.table("sexton_pass")?,
+            _thread_end: object.attach_tracepoint("sexton_thread_end")?,
+            ended_ring: object.ring("sexton_ended", Box::new(take))?,
             ended,
             object,
         })
     }
 
     /// One pass over the threads of the slot's process.
-    fn read_pass(&self, slot: Slot, link: &Link) -> Result<Vec<sexton_thread_reading>, ProbeError> {
+    fn read_pass(&self, slot: Slot, iterator: &dyn Passes) -> Result<Vec<sexton_thread_reading>, ProbeError> {
         self.pass
-            .update(&0u32.to_ne_bytes(), &slot.to_ne_bytes(), MapFlags::ANY)
+            .update(&0u32.to_ne_bytes(), &slot.to_ne_bytes(), false)
             .map_err(|source| ProbeError::Access { what: "the slot of the pass", source })?;
-        read_pass(link)
+        let bytes = iterator
+            .pass(PASS_BYTES_MAX)
+            .map_err(|source| ProbeError::Access { what: "the sentinel's iterator", source })?;
+        Ok(bytes
+            .chunks_exact(size_of::<sexton_thread_reading>())
+            .filter_map(sexton_thread_reading::from_bytes)
+            .collect())
     }
 }
 
@@ -269,23 +268,12 @@ impl SentinelReading {
     }
 }
 
-fn write(map: &MapHandle, key: u32, value: &impl Record) -> Result<(), ProbeError> {
-    map.update(&key.to_ne_bytes(), value.as_bytes(), MapFlags::ANY).map_err(map_error)
+fn write(map: &dyn Table, key: u32, value: &impl Record) -> Result<(), ProbeError> {
+    map.update(&key.to_ne_bytes(), value.as_bytes(), false).map_err(map_error)
 }
 
-fn map_error(source: libbpf_rs::Error) -> ProbeError {
+fn map_error(source: LoaderError) -> ProbeError {
     ProbeError::Access { what: "the sentinel's maps", source }
-}
-
-fn read_pass(link: &Link) -> Result<Vec<sexton_thread_reading>, ProbeError> {
-    let access_error = |source| ProbeError::Access { what: "the sentinel's iterator", source };
-    let iterator = Iter::new(link).map_err(access_error)?;
-    let mut bytes = Vec::new();
-    iterator.take(PASS_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| access_error(error.into()))?;
-    Ok(bytes
-        .chunks_exact(size_of::<sexton_thread_reading>())
-        .filter_map(sexton_thread_reading::from_bytes)
-        .collect())
 }
 
 fn reading(at: Instant, pass: &[sexton_thread_reading], account: &Account) -> SentinelReading {

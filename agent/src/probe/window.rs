@@ -17,7 +17,7 @@ use super::operation::Operation;
 use super::programs::{Armed, Programs};
 use super::recipe::{Thresholds, recipe};
 use super::site::{PlacedSite, ProbeHits, placed_sites};
-use super::{Credit, Mechanism, ProbeError, SentinelReading, Slot, TotalsBy};
+use super::{Credit, Loader, Mechanism, ProbeError, SentinelReading, Slot, TotalsBy};
 use crate::target::facts::{ProbeSites, Target, TargetId};
 use sexton_tuner::evidence::{Counters, Window};
 use std::cell::RefCell;
@@ -95,9 +95,17 @@ impl Windows {
     /// # Errors
     /// [`ProbeError::Load`].
     pub fn load(mechanism: Mechanism) -> Result<Windows, ProbeError> {
+        Windows::load_with(Loader::default(), mechanism)
+    }
+
+    /// As [`Windows::load`], by the loader that is named.
+    ///
+    /// # Errors
+    /// [`ProbeError::Load`].
+    pub fn load_with(loader: Loader, mechanism: Mechanism) -> Result<Windows, ProbeError> {
         let records = RecordQueue::default();
         let queue = Rc::clone(&records);
-        let programs = Programs::load(mechanism, move |bytes| queue.borrow_mut().take(bytes))?;
+        let programs = Programs::load(loader, mechanism, move |bytes| queue.borrow_mut().take(bytes))?;
         Ok(Windows { programs, records, learnt_for: HashMap::new() })
     }
 
