@@ -1,6 +1,8 @@
-//! A RocksDB library that no table knows is asked for its layout, in a process that can do nothing else.
+//! A RocksDB library that no table knows is asked for its layout, in a process that can do nothing else; one
+//! whose counters belong to no thread is estimated.
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use sexton::target::library;
 use sexton_tests::process::{Lines, Process};
 use sexton_tests::{agent, artifact};
@@ -33,30 +35,68 @@ fn a_file_that_is_no_library_is_an_answer() -> Result<()> {
 /// Method: a copy of Debian's library, in whose symbol table another size is written, in a running process.
 #[test]
 fn an_unknown_size_is_settled_by_the_library() -> Result<()> {
-    let directory = tempfile::tempdir()?;
-    let copy = directory.path().join("librocksdb.so.7.8");
-    std::fs::write(&copy, with_another_size(std::fs::read(LIBRARY)?)?)?;
-    let mut host = loader(&copy)?;
-    let pid = host.pid().to_string();
-    let output = agent::output(directory.path(), &["inspect", "--json", "--pid", &pid])?;
-    let inspected: serde_json::Value = serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("inspect: {}", String::from_utf8_lossy(&output.stderr)))?;
-    let source = agent::text(&inspected, "/0/module/layout_source");
-    ensure!(source == "library", "the layout is from {source:?}: {inspected}");
-    let offset = agent::count(&inspected, "/0/module/layout/internal_key_skipped_count")?;
-    ensure!(offset == u64::from(SKIP_OFFSET), "the offset is {offset}: {inspected}");
-    ensure!(host.is_running()?, "the process has ended");
+    let module = inspected(|symbol| {
+        symbol.size = PERF_CONTEXT_BYTES + 16;
+    })?;
+    let source = agent::text(&module, "/layout_source");
+    ensure!(source == "library", "the layout is from {source:?}: {module}");
+    let offset = agent::count(&module, "/layout/internal_key_skipped_count")?;
+    ensure!(offset == u64::from(SKIP_OFFSET), "the offset is {offset}: {module}");
     Ok(())
 }
 
-/// The library's bytes with 16 bytes more as size of `perf_context`, wherever its symbol is.
-fn with_another_size(mut library: Vec<u8>) -> Result<Vec<u8>> {
-    // An entry of a symbol table ends with the value, an offset of 0xc8 here, and the size.
-    let entry = [0xc8_u64.to_le_bytes(), PERF_CONTEXT_BYTES.to_le_bytes()].concat();
-    let found = library.windows(entry.len()).position(|window| window == entry);
-    let at = found.context("the library has no perf_context as it was in 7.8.3")? + 8;
-    let size = library.get_mut(at..at + 8).context("the library was cut")?;
-    size.copy_from_slice(&(PERF_CONTEXT_BYTES + 16).to_le_bytes());
+/// Goal: a build without thread-local counters (-DNPERF_CONTEXT) is a target that is estimated, not refused.
+/// Method: as above, with a `perf_context` that is an ordinary object.
+#[test]
+fn without_thread_local_counters_there_is_an_estimate() -> Result<()> {
+    let module = inspected(|symbol| symbol.kind = STT_OBJECT)?;
+    let counts = agent::text(&module, "/counts");
+    ensure!(counts == "iterator_estimate", "it counts by {counts:?}: {module}");
+    ensure!(agent::count(&module, "/keys_skipped_offset")? > 0, "no offset: {module}");
+    for absent in ["/layout", "/layout_source", "/perf_context_offset"] {
+        ensure!(module.pointer(absent).is_some_and(Value::is_null), "{absent} is there: {module}");
+    }
+    Ok(())
+}
+
+/// What the symbol table says of `perf_context`.
+struct SymbolEntry {
+    kind: u8,
+    size: u64,
+}
+
+const STT_OBJECT: u8 = 1;
+const STT_TLS: u8 = 6;
+
+/// What `sexton inspect` says of the module in a process that has loaded Debian's library with another entry
+/// for `perf_context`.
+fn inspected(change: impl Fn(&mut SymbolEntry)) -> Result<Value> {
+    let directory = tempfile::tempdir()?;
+    let copy = directory.path().join("librocksdb.so.7.8");
+    std::fs::write(&copy, with_another_symbol(std::fs::read(LIBRARY)?, change)?)?;
+    let mut host = loader(&copy)?;
+    let pid = host.pid().to_string();
+    let output = agent::output(directory.path(), &["inspect", "--json", "--pid", &pid])?;
+    let inspected: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("inspect: {}", String::from_utf8_lossy(&output.stderr)))?;
+    ensure!(host.is_running()?, "the process has ended");
+    inspected.pointer("/0/module").cloned().context("no module")
+}
+
+/// The library's bytes with another kind and size of `perf_context`.
+fn with_another_symbol(mut library: Vec<u8>, change: impl Fn(&mut SymbolEntry)) -> Result<Vec<u8>> {
+    // An entry of a symbol table: name, kind with binding, section, then the value, an offset of 0xc8 here, and
+    // the size.
+    let known = [0xc8_u64.to_le_bytes(), PERF_CONTEXT_BYTES.to_le_bytes()].concat();
+    let found = library.windows(known.len()).position(|window| window == known);
+    let value_at = found.context("the library has no perf_context as it was in 7.8.3")?;
+    let mut entry = SymbolEntry { kind: STT_TLS, size: PERF_CONTEXT_BYTES };
+    change(&mut entry);
+    let info = library.get_mut(value_at - 4).context("the library was cut")?;
+    ensure!(*info & 0xf == STT_TLS, "what was found is no thread-local symbol");
+    *info = *info & 0xf0 | entry.kind;
+    let size = library.get_mut(value_at + 8..value_at + 16).context("the library was cut")?;
+    size.copy_from_slice(&entry.size.to_le_bytes());
     Ok(library)
 }
 

@@ -56,7 +56,8 @@ impl<'a, 'data, R: ReadRef<'data>> Reader<'a, R> {
         Reader { headers, data, traces: BTreeMap::new() }
     }
 
-    fn trace(&mut self, entry: u64) -> &Trace {
+    /// What was seen of a function.
+    pub fn trace(&mut self, entry: u64) -> &Trace {
         let (headers, data) = (self.headers, self.data);
         let code = |address| headers.code_at(data, address, INSTRUCTION_BYTES_MAX as u64);
         self.traces.entry(entry).or_insert_with(|| trace(entry, code))
@@ -115,12 +116,12 @@ impl<'a, 'data, R: ReadRef<'data>> Reader<'a, R> {
     /// The vtables of `DBIter` and of `ArenaWrappedDBIter` among these, each only where no other is like it:
     /// most methods of the one take stock of one and the same member, most methods of the other go on to
     /// the one's method of the same slot.
-    pub fn iterator_vtables(&mut self, vtables: &[Vtable]) -> [Option<Vtable>; 2] {
+    pub fn iterator_vtables<'v>(&mut self, vtables: &'v [Vtable]) -> [Option<&'v Vtable>; 2] {
         let db_iter = the_only(vtables.iter().filter(|vtable| self.is_db_iter(vtable)));
         let arena_wrapped = db_iter.and_then(|db_iter| {
             the_only(vtables.iter().filter(|vtable| *vtable != db_iter && self.wraps(vtable, db_iter)))
         });
-        [db_iter.cloned(), arena_wrapped.cloned()]
+        [db_iter, arena_wrapped]
     }
 
     fn is_db_iter(&mut self, vtable: &Vtable) -> bool {

@@ -95,6 +95,9 @@ fn copy(library: &Path) -> std::io::Result<OwnedFd> {
 }
 
 fn limit_resources() -> rustix::io::Result<()> {
+    // SAFETY: SIG_IGN is a valid disposition, and no handler of ours stands on this signal. Ignored, a write
+    // beyond the file size limit fails instead of ending the process.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let limits = [
         (Resource::Fsize, 0),
         (Resource::Core, 0),

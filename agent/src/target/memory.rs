@@ -278,12 +278,13 @@ mod tests {
     fn what_is_no_string_is_refused() {
         let zeros = [0u64; 8];
         assert!(matches!(read_std_string(us(), address_of(&zeros), 64), Err(MemoryError::NotAString { .. })));
-        // Characters without the NUL behind them.
-        let characters = b"abcdefghijklmnopqrstuvwxyz".to_vec();
-        let object = [address_of(&characters[..]), 20, 30, 0];
+        // Characters without the NUL behind them, and without the counts that the old ABI has before them.
+        let room = [vec![0xff; 24], b"abcdefghijklmnopqrstuvwxyz".to_vec()].concat();
+        let characters = &room[24..];
+        let object = [address_of(characters), 20, 30, 0];
         assert!(read_std_string(us(), address_of(&object), 64).is_err());
         // A size over the capacity.
-        let object = [address_of(&characters[..]), 31, 30, 0];
+        let object = [address_of(characters), 31, 30, 0];
         assert!(read_std_string(us(), address_of(&object), 64).is_err());
     }
 }

@@ -6,6 +6,7 @@
 
 mod assemble;
 mod counters;
+mod creation;
 pub mod database;
 mod debug_file;
 pub mod elf;

@@ -4,6 +4,7 @@
 //! separate file with debug information, the vtables of its classes by the classes' names, and by what their
 //! functions do.
 
+use super::creation;
 use super::debug_file;
 use super::elf::{ElfError, ElfHeaders, Symbol};
 use super::facts::FoundBy;
@@ -83,7 +84,7 @@ const WANTED: [&str; 19] = [
 ];
 
 /// The classes whose vtables are looked for.
-const CLASSES: [&str; 2] = ["N7rocksdb6DBIterE", "N7rocksdb18ArenaWrappedDBIterE"];
+const CLASSES: [&str; 3] = ["N7rocksdb6DBIterE", "N7rocksdb18ArenaWrappedDBIterE", "N7rocksdb6DBImplE"];
 
 /// Slots of `Iterator`'s virtual functions, the same from 6.8 to 11.12: destructors, `Valid`, then those that
 /// move it. Where `key` stands differs by version.
@@ -177,13 +178,21 @@ impl Symbols {
         }
         if symbols.get(SEEK).is_none() {
             let found = vtables::of_classes(file, headers, data, &CLASSES)?;
-            symbols.add_virtual(&found, &mut Reader::new(headers, data), FoundBy::Rtti);
+            if let [db_iter, arena_wrapped, db_impl] = found.as_slice() {
+                let iterators = [db_iter.as_ref(), arena_wrapped.as_ref()];
+                symbols.add_virtual(
+                    iterators,
+                    db_impl.as_slice(),
+                    &mut Reader::new(headers, data),
+                    FoundBy::Rtti,
+                );
+            }
         }
         if symbols.get(SEEK).is_none() {
             let all = vtables::without_rtti(file, headers, data, ITERATOR_SLOTS_MIN)?;
             let mut reader = Reader::new(headers, data);
-            let found = reader.iterator_vtables(&all);
-            symbols.add_virtual(&found, &mut reader, FoundBy::Code);
+            let iterators = reader.iterator_vtables(&all);
+            symbols.add_virtual(iterators, &all, &mut reader, FoundBy::Code);
         }
         Ok(if symbols.get(SEEK).is_some() { Presence::Found(symbols) } else { Presence::Hidden })
     }
@@ -199,29 +208,33 @@ impl Symbols {
         }
     }
 
+    /// Virtual functions of `DBIter`, of `ArenaWrappedDBIter`, and of the databases, of which one is `DBImpl`.
     fn add_virtual<'data, R: ReadRef<'data>>(
         &mut self,
-        vtables: &[Option<Vtable>],
+        iterators: [Option<&Vtable>; 2],
+        databases: &[Vtable],
         reader: &mut Reader<'_, R>,
         by: FoundBy,
     ) {
-        let [db_iter, arena_wrapped] = vtables else { return };
-        let is_iterator = |vtable: &&Vtable| vtable.slots.len() >= ITERATOR_SLOTS_MIN;
+        let [db_iter, arena_wrapped] =
+            iterators.map(|vtable| vtable.filter(|vtable| vtable.slots.len() >= ITERATOR_SLOTS_MIN));
         let mut add = |value: u64, name| {
             self.add(name, Symbol { value, size: 0, thread_local: false, dynamic: false }, by);
         };
         let classes = [(db_iter, &DB_ITER_SLOTS[..]), (arena_wrapped, &ARENA_WRAPPED_SLOTS[..])];
         for (vtable, slots) in classes {
-            let Some(vtable) = vtable.as_ref().filter(is_iterator) else { continue };
             for (slot, name) in slots {
-                if let Some(&value) = vtable.slots.get(*slot) {
+                if let Some(&value) = vtable.and_then(|vtable| vtable.slots.get(*slot)) {
                     add(value, *name);
                 }
             }
         }
-        if let Some(value) = db_iter.as_ref().filter(is_iterator).and_then(|vtable| reader.key_method(vtable))
-        {
+        if let Some(value) = db_iter.and_then(|vtable| reader.key_method(vtable)) {
             add(value, CURRENT_KEY);
+        }
+        let created = arena_wrapped.and_then(|vtable| creation::new_iterator(reader, databases, vtable));
+        if let Some(value) = created {
+            add(value, NEW_ITERATOR);
         }
     }
 }

@@ -44,8 +44,12 @@ fn a_stripped_copy_tells_the_same() {
     assert_eq!((original.found_by, copy.found_by), (FoundBy::SymbolTable, FoundBy::Code));
     let sites = |facts: &ModuleFacts| {
         let sites = facts.sites.clone();
-        [sites.seek, sites.seek_for_prev, sites.seek_to_first, sites.seek_to_last, sites.iterator_destructor]
+        let moving = [sites.seek, sites.seek_for_prev, sites.seek_to_first, sites.seek_to_last];
+        [&moving[..], &[sites.iterator_destructor, sites.new_iterator]]
+            .concat()
+            .into_iter()
             .map(|site| site.unwrap_or_else(|| panic!("{:?}", facts.gaps)).file_offset)
+            .collect::<Vec<_>>()
     };
     assert_eq!(sites(&copy), sites(&original));
     assert!(original.keys_skipped_offset.is_some());

@@ -112,34 +112,24 @@ type State = [Value; 16];
 pub fn trace<'data>(entry: u64, bytes_at: impl Fn(u64) -> Option<&'data [u8]>) -> Trace {
     let mut state = [Value::Unknown; 16];
     set(&mut state, Register::RDI, Value::Object(0));
-    let mut reached: BTreeMap<u64, (Instruction, State)> = BTreeMap::new();
-    let mut open = vec![(entry, state)];
+    let mut walk = Walk { reached: BTreeMap::new(), open: Vec::new() };
+    let mut factory = InstructionInfoFactory::new();
+    walk.arrive(entry, &state, &bytes_at);
     for _ in 0..STEPS_MAX {
-        let Some((address, state)) = open.pop() else { break };
-        let count = reached.len();
-        let (instruction, state) = match reached.get_mut(&address) {
-            Some((instruction, known)) => {
-                let joined = join(known, &state);
-                if joined == *known {
-                    continue;
-                }
-                *known = joined;
-                (*instruction, joined)
-            }
-            None => match decode(address, &bytes_at).filter(|_| count < INSTRUCTIONS_MAX) {
-                Some(instruction) => {
-                    reached.insert(address, (instruction, state));
-                    (instruction, state)
-                }
-                None => continue,
-            },
-        };
-        let after = step(&instruction, state, &mut |_| {});
-        open.extend(successors(&instruction).map(|next| (next, after)));
+        let Some(address) = walk.open.pop() else { break };
+        let Some((instruction, state)) = walk.reached.get(&address).copied() else { continue };
+        let after = step(&instruction, state, &mut factory, &mut |_| {});
+        for next in successors(&instruction) {
+            walk.arrive(next, &after, &bytes_at);
+        }
     }
     let mut seen = Trace::default();
-    for (instruction, state) in reached.values() {
-        step(instruction, *state, &mut |access| {
+    if !walk.open.is_empty() {
+        // What is known so far would not hold on every way.
+        return seen;
+    }
+    for (instruction, state) in walk.reached.values() {
+        step(instruction, *state, &mut factory, &mut |access| {
             seen.accesses.insert(access);
         });
         let end = instruction.next_ip().wrapping_sub(entry);
@@ -153,6 +143,35 @@ pub fn trace<'data>(entry: u64, bytes_at: impl Fn(u64) -> Option<&'data [u8]>) -
         }
     }
     seen
+}
+
+/// The instructions that were reached, with what is known before each, and those to look at again.
+struct Walk {
+    reached: BTreeMap<u64, (Instruction, State)>,
+    open: Vec<u64>,
+}
+
+impl Walk {
+    /// Comes to an instruction with some knowledge; what contradicts earlier knowledge is forgotten.
+    fn arrive<'data>(&mut self, address: u64, state: &State, bytes_at: &impl Fn(u64) -> Option<&'data [u8]>) {
+        let count = self.reached.len();
+        match self.reached.get_mut(&address) {
+            Some((_, known)) => {
+                let joined = join(known, state);
+                if joined == *known {
+                    return;
+                }
+                *known = joined;
+            }
+            None => {
+                let Some(instruction) = decode(address, bytes_at).filter(|_| count < INSTRUCTIONS_MAX) else {
+                    return;
+                };
+                self.reached.insert(address, (instruction, *state));
+            }
+        }
+        self.open.push(address);
+    }
 }
 
 fn decode<'data>(address: u64, bytes_at: &impl Fn(u64) -> Option<&'data [u8]>) -> Option<Instruction> {
@@ -255,13 +274,18 @@ fn moved(place: TlsPlace, by: i64) -> TlsPlace {
 }
 
 /// What an instruction does to the registers, and what it tells.
-fn step(instruction: &Instruction, mut state: State, tell: &mut impl FnMut(Access)) -> State {
+fn step(
+    instruction: &Instruction,
+    mut state: State,
+    factory: &mut InstructionInfoFactory,
+    tell: &mut impl FnMut(Access),
+) -> State {
     if matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall) {
         return after_call(instruction, state);
     }
     tell_of_memory(instruction, &state, tell);
     let result = result(instruction, &state, tell);
-    forget_written(instruction, &mut state);
+    forget_written(instruction, &mut state, factory);
     if let Some((register, value)) = result {
         set(&mut state, register, value);
     }
@@ -441,11 +465,10 @@ fn plus(value: Value, constant: i64) -> Value {
 }
 
 /// Forgets every register that the instruction writes, in whatever part.
-fn forget_written(instruction: &Instruction, state: &mut State) {
+fn forget_written(instruction: &Instruction, state: &mut State, factory: &mut InstructionInfoFactory) {
     if matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Cmp | Mnemonic::Test) {
         return;
     }
-    let mut factory = InstructionInfoFactory::new();
     for used in factory.info(instruction).used_registers() {
         let reads = matches!(
             used.access(),
