@@ -123,3 +123,19 @@ fn a_program_without_rocksdb_has_none() {
     let headers = ElfHeaders::read(&cache).unwrap();
     assert!(matches!(Symbols::locate(&file, &headers, &cache, &[]).unwrap(), Presence::Absent));
 }
+
+#[test]
+fn another_file_of_the_same_build_is_not_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (first, second) = (stripped(directory.path()), directory.path().join("second"));
+    std::fs::copy(&first, &second).unwrap();
+    let mut cache = ModuleCache::default();
+    let mut facts = |path: &Path| match cache.examine(&File::open(path).unwrap(), &[]).unwrap() {
+        (_, Verdict::RocksDb(facts)) => facts,
+        (_, other) => panic!("{other:?}"),
+    };
+    let (one, other) = (facts(&first), facts(&second));
+    assert!(Arc::ptr_eq(&one, &other));
+    // Stripping keeps the build id, and is another file all the same.
+    assert!(!Arc::ptr_eq(&one, &facts(&ourselves())));
+}
