@@ -2,7 +2,7 @@
 # Everything is built with the same arguments, so that RocksDB's C++ and Polars are built once.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build build demo test unit e2e lint
+.PHONY: help setup setup-build build demo test unit e2e lint bench-footprint
 
 SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -52,3 +52,6 @@ e2e: build ## End-to-end tests on real processes, with real BPF (root), and prom
 	PATH="$(PATH):$(TOOLS)/prometheus/usr/bin" SEXTON_TOOLS="$(TOOLS)" \
 	    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(AS_ROOT)" \
 	    cargo test $(BUILD) --no-fail-fast --test '*' -- --test-threads=1
+
+bench-footprint: build ## What the idle agent takes: memory, processor time; then at 500 execs a second (root, 5 min).
+	$(AS_ROOT) $(PROGRAMS)/sexton-footprint

@@ -14,7 +14,7 @@ fn main() -> Result<()> {
     println!("cargo::rerun-if-env-changed=SEXTON_BPF_CLANG");
     println!("cargo::rerun-if-changed={}", sources.display());
 
-    for name in ["sentinel", "seek", "session", "features"] {
+    for name in ["sentinel", "seek", "session", "process", "features"] {
         let source = sources.join(format!("{name}.bpf.c"));
         SkeletonBuilder::new()
             .source(&source)

@@ -43,10 +43,24 @@ struct thread_struct {
 	unsigned long fsbase;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	/* Threads that have not ended. */
+	atomic_t live;
+};
+
+struct mm_struct;
+
 struct task_struct {
 	int pid;
 	int tgid;
 	__u64 start_boottime;
+	struct mm_struct *mm;
+	struct task_struct *group_leader;
+	struct signal_struct *signal;
 	struct thread_struct thread;
 };
 

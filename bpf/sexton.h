@@ -34,6 +34,9 @@
 /* Bytes of the ring buffer of ended threads: some 8,000 between two readings. */
 #define SEXTON_ENDED_BYTES (512 * 1024)
 
+/* Bytes of the ring buffer of processes that come and go: some 5,000 between two readings. */
+#define SEXTON_PROCESS_EVENTS_BYTES (128 * 1024)
+
 /* In sexton_recipe: this offset is not known. */
 #define SEXTON_OFFSET_ABSENT 0xffffffffffffffffULL
 
@@ -229,6 +232,24 @@ struct sexton_thread_reading {
 	unsigned int padding;
 };
 
+enum sexton_process_change {
+	/* The process has another program now. */
+	SEXTON_PROCESS_EXEC = 0,
+	/* The process began as a copy of another one. */
+	SEXTON_PROCESS_FORK = 1,
+	/* Its last thread has ended. */
+	SEXTON_PROCESS_EXIT = 2,
+};
+
+/* A process that came, changed or went. */
+struct sexton_process_event {
+	/* Start of the process, with its id its name. */
+	unsigned long long start_boot_ns;
+	unsigned int process_id;
+	/* enum sexton_process_change */
+	unsigned int change;
+};
+
 #define SEXTON_ASSERT_SIZE(type, bytes) \
 	_Static_assert(sizeof(type) == (bytes), #type " must be " #bytes " bytes in C and in Rust")
 
@@ -243,6 +264,7 @@ SEXTON_ASSERT_SIZE(struct sexton_identity, 32);
 SEXTON_ASSERT_SIZE(struct sexton_thread, 80);
 SEXTON_ASSERT_SIZE(struct sexton_totals, 376);
 SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 72);
+SEXTON_ASSERT_SIZE(struct sexton_process_event, 16);
 _Static_assert(SEXTON_SITES <= SEXTON_SITES_MAX, "every site has room");
 _Static_assert(__builtin_offsetof(struct sexton_operation, end_key) == 304, "the keys end the operation");
 

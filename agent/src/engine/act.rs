@@ -1,5 +1,6 @@
 //! Carrying out a plan, one action at a time, and measuring what came of it.
 
+use super::control::POLL_INTERVAL;
 use super::evidence::{SstRead, read_files};
 use super::history::Owed;
 use super::publish::{shown, shown_range};
@@ -18,7 +19,6 @@ use sexton_tuner::rank::RangeAssessment;
 use sexton_tuner::verify::verdict;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
@@ -57,11 +57,7 @@ impl Engine {
         let id = self.begin(compact, &before);
         control.begin_action();
         control.publish(self.snapshot());
-        let Some(watched) =
-            self.roster.watched.iter_mut().find(|watched| watched.target.name == compact.target)
-        else {
-            return;
-        };
+        let Some(watched) = self.watched_mut(&compact.target) else { return };
         let files_before = read_files(watched, Path::new(&compact.database));
         if nothing_left(compact, &before, files_before.as_ref()) {
             self.history.update(id, |action| {
@@ -72,14 +68,20 @@ impl Engine {
             return;
         }
         let started = Instant::now();
-        let result = run_compaction(watched, compact, control);
-        let files_after = read_files(watched, Path::new(&compact.database));
-        watched.note_action(result.is_ok());
-        let effect = Effect::of(compact, files_before.as_ref(), files_after.as_ref(), result.as_ref().ok());
-        if matches!(&result, Ok(outcome) if outcome.end == CompactEnd::Done) {
-            watched.remember(PathBuf::from(&compact.database), past_action(compact));
+        let result = self.run_compaction(compact, control);
+        let is_done = matches!(&result, Ok(outcome) if outcome.end == CompactEnd::Done);
+        // The target may have gone meanwhile.
+        let files_after = self.watched_mut(&compact.target).and_then(|watched| {
+            watched.note_action(result.is_ok());
+            if is_done {
+                watched.remember(PathBuf::from(&compact.database), past_action(compact));
+            }
+            read_files(watched, Path::new(&compact.database))
+        });
+        if is_done {
             self.history.owe(Owed { id, before, windows_waited: 0 });
         }
+        let effect = Effect::of(compact, files_before.as_ref(), files_after.as_ref(), result.as_ref().ok());
         self.bucket.spend(effect.bytes_rewritten);
         self.history.update(id, |action| {
             action.ended_at = Some(jiff::Timestamp::now().to_string());
@@ -98,6 +100,63 @@ impl Engine {
             }
         }
         control.publish(self.snapshot());
+    }
+
+    /// Runs the compaction on a thread of its own, so that commands are heard and processes are followed while it
+    /// runs.
+    fn run_compaction(
+        &mut self,
+        compact: &CompactRange,
+        control: &mut Control,
+    ) -> Result<CompactOutcome, ActuatorError> {
+        let gone = || ActuatorError::Request { reason: format!("{} has gone", compact.target) };
+        let watched = self.watched_mut(&compact.target).ok_or_else(gone)?;
+        let request = request(watched, compact);
+        refuse_unless_bytewise(watched, &request)?;
+        let no_hook = || ActuatorError::NoHook { pid: request.process.pid };
+        let result = match watched.entry.actuator {
+            ActuatorKind::Exec => {
+                let mut exec = exec_actuator(watched, false)?;
+                self.on_a_thread(&mut exec, &request, control)
+            }
+            ActuatorKind::Hook => {
+                let hook = watched.hook.clone().ok_or_else(no_hook)?;
+                let mut hook = hook.try_borrow_mut().map_err(|_| no_hook())?;
+                let mut actuator = HookActuator::new(&mut *hook, COMPACTION_TIME_LIMIT);
+                self.on_a_thread(&mut actuator, &request, control)
+            }
+            ActuatorKind::None => Err(no_hook()),
+        };
+        if let (Err(ActuatorError::Hook { .. }), Some(handles)) = (&result, request.handles)
+            && let Some(watched) = self.watched_mut(&compact.target)
+        {
+            watched.identities.forget(handles.database);
+        }
+        result
+    }
+
+    fn on_a_thread(
+        &mut self,
+        actuator: &mut (dyn Actuator + Send),
+        request: &CompactRequest,
+        control: &mut Control,
+    ) -> Result<CompactOutcome, ActuatorError> {
+        let cancelled = control.cancelled();
+        std::thread::scope(|scope| {
+            let running = scope.spawn(|| actuator.compact_range(request, &cancelled));
+            while !running.is_finished() {
+                control.take_commands();
+                self.follower.wait(POLL_INTERVAL);
+                self.follow(control);
+            }
+            running.join().unwrap_or_else(|_| {
+                Err(ActuatorError::Request { reason: "the actuator failed in a way it must not".into() })
+            })
+        })
+    }
+
+    fn watched_mut(&mut self, target: &str) -> Option<&mut Watched> {
+        self.roster.watched.iter_mut().find(|watched| watched.target.name == target)
     }
 
     /// Notes that an action begins.
@@ -223,30 +282,6 @@ impl Engine {
     }
 }
 
-/// Runs the compaction on a thread of its own, so that commands are heard while it runs.
-fn run_compaction(
-    watched: &mut Watched,
-    compact: &CompactRange,
-    control: &mut Control,
-) -> Result<CompactOutcome, ActuatorError> {
-    let request = request(watched, compact);
-    refuse_unless_bytewise(watched, &request)?;
-    let cancelled = control.cancelled();
-    let result = match (watched.entry.actuator, watched.hook.as_mut()) {
-        (ActuatorKind::Hook, Some(hook)) => {
-            on_a_thread(&mut HookActuator::new(hook, COMPACTION_TIME_LIMIT), &request, &cancelled, control)
-        }
-        (ActuatorKind::Exec, _) => {
-            on_a_thread(&mut exec_actuator(watched, false)?, &request, &cancelled, control)
-        }
-        _ => Err(ActuatorError::NoHook { pid: request.process.pid }),
-    };
-    if let (Err(ActuatorError::Hook { .. }), Some(handles)) = (&result, request.handles) {
-        watched.identities.forget(handles.database);
-    }
-    result
-}
-
 /// Ranges are bytewise: in another order their ends would be the wrong way round, or somewhere else.
 fn refuse_unless_bytewise(watched: &Watched, request: &CompactRequest) -> Result<(), ActuatorError> {
     let orders = watched.orders.get(&request.database);
@@ -259,23 +294,6 @@ fn refuse_unless_bytewise(watched: &Watched, request: &CompactRequest) -> Result
         request.column_family
     );
     Err(ActuatorError::Request { reason })
-}
-
-fn on_a_thread(
-    actuator: &mut (dyn Actuator + Send),
-    request: &CompactRequest,
-    cancelled: &AtomicBool,
-    control: &mut Control,
-) -> Result<CompactOutcome, ActuatorError> {
-    std::thread::scope(|scope| {
-        let running = scope.spawn(|| actuator.compact_range(request, cancelled));
-        while !running.is_finished() {
-            control.pause();
-        }
-        running.join().unwrap_or_else(|_| {
-            Err(ActuatorError::Request { reason: "the actuator failed in a way it must not".into() })
-        })
-    })
 }
 
 /// The policy's command for this target.

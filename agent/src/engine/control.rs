@@ -1,15 +1,15 @@
 //! The engine's only ways in and out: commands come in, snapshots go out, and it can be told to stop.
 
 use crate::snapshot::{Command, Snapshot};
-use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
-use tracing::{info, warn};
+use tracing::info;
 
-/// How often something is looked at while the engine waits.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// How often commands are looked for while the engine waits: nobody minds a quarter of a second, and an idle
+/// agent seldom wakes.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Channels to the outside.
 pub struct Control {
@@ -84,24 +84,14 @@ impl Control {
         }
     }
 
-    /// Waits a moment, taking commands.
-    pub fn pause(&mut self) {
+    /// Takes waiting commands; `false` when the time has come, or when told to stop or to cycle.
+    pub fn waits_until(&mut self, until: Instant) -> bool {
         self.take_commands();
-        std::thread::sleep(POLL_INTERVAL);
+        Instant::now() < until && !self.stopped() && !std::mem::take(&mut self.cycle_now)
     }
 
-    /// Waits, calling `poll` and taking commands all the while; ends early when told to stop or to cycle.
-    pub fn wait_until<E: Display>(&mut self, until: Instant, mut poll: impl FnMut() -> Result<(), E>) {
-        loop {
-            self.take_commands();
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.stopped() || std::mem::take(&mut self.cycle_now) {
-                return;
-            }
-            std::thread::sleep(left.min(POLL_INTERVAL));
-            if let Err(error) = poll() {
-                warn!(%error, "while waiting");
-            }
-        }
+    /// How long to wait until then at a time: commands are heard in between.
+    pub fn patience(&self, until: Instant) -> Duration {
+        until.saturating_duration_since(Instant::now()).min(POLL_INTERVAL)
     }
 }

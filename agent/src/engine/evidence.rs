@@ -7,8 +7,10 @@ use crate::sst;
 use crate::target::facts::{DatabaseDirectory, Gap};
 use sexton_tuner::evidence::{Evidence, Observation, SstFile};
 use sexton_tuner::policy::{ActuatorKind, Mode};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use tracing::debug;
 
 /// Replaces a target's evidence by what this window saw.
@@ -68,7 +70,7 @@ fn connect_hook(watched: &mut Watched, hook_library: Option<&Path>) {
     let may_attach = watched.mode == Mode::Act;
     match connect(watched, may_attach, hook_library) {
         Ok(hook) => {
-            watched.hook = Some(hook);
+            watched.hook = Some(Rc::new(RefCell::new(hook)));
             watched.hook_gap = None;
         }
         Err(error) if may_attach => {
@@ -131,7 +133,7 @@ fn files_by_hook(watched: &mut Watched, database: &DatabaseDirectory) -> Option<
     // The hook does not say how keys are ordered: that is read from the directory, once.
     watched.orders.get(&database.path)?;
     let pointers = watched.identities.any_pointers(&database.path)?;
-    let files = watched.hook.as_mut()?.sst_files(&pointers);
+    let files = watched.hook.as_ref()?.try_borrow_mut().ok()?.sst_files(&pointers);
     match files {
         Ok(files) => Some(files),
         Err(error) => {

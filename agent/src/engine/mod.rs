@@ -7,8 +7,10 @@
 mod act;
 mod control;
 mod evidence;
+mod follow;
 mod history;
 pub(crate) mod identity;
+mod looks;
 mod publish;
 mod roster;
 mod watched;
@@ -16,18 +18,28 @@ mod watched;
 pub use control::Control;
 
 use crate::failure::Failure;
-use crate::probe::{Credit, KernelFeatures, Loader, Mechanism, OpenWindow, Sentinel, Windows};
+use crate::probe::{
+    Credit, KernelFeatures, Loader, Mechanism, OpenWindow, ProbeError, Sentinel, WindowResult, Windows,
+};
 use crate::snapshot::Snapshot;
+use crate::target::facts::ProcessId;
+use follow::Follower;
 use history::History;
-use roster::Roster;
+use roster::{Look, Roster};
 use sexton_tuner::attention::wants_window;
 use sexton_tuner::plan::{Budget, Plan, PlanInput, PlanTarget, ThrottlesInForce};
 use sexton_tuner::policy::Policy;
 use sexton_tuner::schedule::{BudgetBucket, io_budget_at};
-use std::convert::Infallible;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
+use watched::Watched;
+
+/// How often records are taken out of the ring buffer while a window is open.
+const WINDOW_POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Processes looked into before windows and commands have their turn again.
+const LOOKS_AT_ONCE: usize = 16;
 
 /// What an engine is to do.
 #[derive(Clone, Debug)]
@@ -51,6 +63,7 @@ pub struct Engine {
     options: EngineOptions,
     sentinel: Sentinel,
     windows: Windows,
+    follower: Follower,
     roster: Roster,
     plan: Plan,
     bucket: BudgetBucket,
@@ -82,6 +95,7 @@ impl Engine {
         Ok(Engine {
             sentinel,
             windows: Windows::load_with(options.loader, mechanism)?,
+            follower: Follower::new(),
             roster,
             plan: empty_plan(now),
             bucket: BudgetBucket::full(io_budget_at(&options.policy, now), now),
@@ -99,7 +113,10 @@ impl Engine {
             let started = Instant::now();
             self.cycle(control, false);
             let interval = self.options.policy.timing.interval.duration();
-            control.wait_until(started + interval, || Ok::<(), Infallible>(()));
+            while control.waits_until(started + interval) {
+                self.follower.wait(control.patience(started + interval));
+                self.follow(control);
+            }
         }
     }
 
@@ -110,10 +127,9 @@ impl Engine {
     }
 
     fn cycle(&mut self, control: &mut Control, always_window: bool) {
-        self.roster.sweep(&self.options.policy, &mut self.sentinel);
-        for lost in &self.roster.lost {
-            self.history.forget(&lost.view.name);
-        }
+        self.follow(control);
+        let at_once = self.follower.take_incomplete();
+        self.roster.sweep(at_once, &self.options.policy, &mut self.sentinel);
         self.read_totals();
         self.observe(control, always_window);
         self.make_plan();
@@ -124,34 +140,100 @@ impl Engine {
         control.publish(self.snapshot());
     }
 
+    /// Lets go of targets that have ended or changed since the last time, and looks into new processes.
+    /// What changed is published at once.
+    fn follow(&mut self, control: &Control) {
+        let mut changed = self.let_go();
+        for _ in 0..LOOKS_AT_ONCE {
+            let Some(pid) = self.follower.due() else { break };
+            let began = Instant::now();
+            match self.roster.look(pid, &self.options.policy, &mut self.sentinel) {
+                Look::Nothing => self.follower.found_nothing(began),
+                Look::Gone => self.follower.settled(pid),
+                Look::Found { is_new, has_databases } => {
+                    changed |= is_new;
+                    if has_databases {
+                        self.follower.settled(pid);
+                    }
+                }
+            }
+        }
+        self.forget_gone();
+        if changed {
+            control.publish(self.snapshot());
+        }
+    }
+
+    /// Lets go of targets that have ended or changed since the last time; gives whether there were any.
+    fn let_go(&mut self) -> bool {
+        let news = self.follower.take(|pid| self.roster.wants(pid));
+        let mut any = false;
+        for process in &news.ended {
+            self.end_window(process);
+            any |= self.roster.end(process, &mut self.sentinel);
+        }
+        for process in &news.replaced {
+            any |= self.roster.replace(process, &mut self.sentinel);
+        }
+        self.forget_gone();
+        any
+    }
+
+    /// What is kept outside of the roster of targets that have gone.
+    fn forget_gone(&mut self) {
+        for gone in self.roster.take_gone() {
+            self.history.forget(&gone.name);
+            if let Some(window) = gone.window
+                && let Err(error) = self.windows.abandon(window)
+            {
+                warn!(target = gone.name, %error, "its accounts stay in the kernel for now");
+            }
+        }
+    }
+
     /// The sentinel's turn: what did every target count since the last cycle?
     fn read_totals(&mut self) {
-        for watched in &mut self.roster.watched {
-            match self.sentinel.read(watched.slot) {
-                Ok(reading) => watched.take_reading(reading),
-                Err(error) => warn!(target = watched.target.name, %error, "cannot read totals"),
+        let sentinel = &mut self.sentinel;
+        let readings: Vec<_> =
+            self.roster.watched.iter().map(|watched| (watched.slot, sentinel.read(watched.slot))).collect();
+        // What was read of a process that is another program by now was not its counters.
+        self.let_go();
+        for (slot, reading) in readings {
+            let watched = self.roster.watched.iter_mut().find(|watched| watched.slot == slot);
+            match (watched, reading) {
+                (Some(watched), Ok(reading)) => watched.take_reading(reading),
+                (Some(watched), Err(error)) => {
+                    warn!(target = watched.target.name, %error, "cannot read totals");
+                }
+                (None, _) => {}
             }
         }
     }
 
     /// Windows on the targets that deserve one, all at the same time.
     fn observe(&mut self, control: &mut Control, always: bool) {
-        let open = self.open_windows(always);
-        if open.is_empty() {
+        self.open_windows(always);
+        if !self.has_open_windows() {
             return;
         }
-        control.publish(self.snapshot_armed(&open));
+        control.publish(self.snapshot());
         let until = Instant::now() + self.options.policy.timing.window.duration();
-        let windows = &mut self.windows;
-        control.wait_until(until, || windows.poll());
-        for window in open {
-            self.close_window(window);
+        while control.waits_until(until) && self.has_open_windows() {
+            self.follower.wait(control.patience(until).min(WINDOW_POLL_INTERVAL));
+            if let Err(error) = self.windows.poll() {
+                warn!(%error, "while a window is open");
+            }
+            self.follow(control);
         }
+        self.close_windows();
     }
 
-    fn open_windows(&mut self, always: bool) -> Vec<OpenWindow> {
+    fn has_open_windows(&self) -> bool {
+        self.roster.watched.iter().any(|watched| watched.window.is_some())
+    }
+
+    fn open_windows(&mut self, always: bool) {
         let policy = &self.options.policy;
-        let mut open = Vec::new();
         for watched in &mut self.roster.watched {
             // A plan is made of what this cycle's window sees, never of an earlier one's.
             watched.forget_observations();
@@ -170,37 +252,33 @@ impl Engine {
                 &Credit::unlimited(),
                 &watched.last,
             ) {
-                Ok(window) => open.push(window),
+                Ok(window) => watched.window = Some(window),
                 Err(error) => warn!(target = watched.target.name, %error, "cannot open a window"),
             }
         }
-        open
+    }
+    /// Closes the windows that are open; what they saw is the evidence of this cycle.
+    fn close_windows(&mut self) {
+        for watched in &mut self.roster.watched {
+            let Some(window) = watched.window.take() else { continue };
+            match settle(&mut self.sentinel, &mut self.windows, watched, window) {
+                Ok(result) => {
+                    self.fresh.push(watched.target.name.clone());
+                    evidence::update(watched, result, self.options.hook_library.as_deref());
+                }
+                Err(error) => warn!(target = watched.target.name, %error, "the window is lost"),
+            }
+        }
     }
 
-    fn close_window(&mut self, mut window: OpenWindow) {
-        let slot = window.slot();
-        let Some(watched) = self.roster.watched.iter_mut().find(|watched| watched.slot == slot) else {
-            return;
-        };
-        let result = self.sentinel.read(slot).and_then(|settling| {
-            window.disarm();
-            let closing = self.sentinel.read(slot)?;
-            Ok((self.windows.collect(window, &settling, &closing)?, closing))
-        });
-        match result {
-            Ok((result, closing)) => {
-                debug!(
-                    target = watched.target.name,
-                    operations = result.window.operations,
-                    painful = result.window.operations_painful,
-                    hits = result.probe_cost.total(),
-                    "window"
-                );
-                watched.take_window(&result, closing);
-                self.fresh.push(watched.target.name.clone());
-                evidence::update(watched, result, self.options.hook_library.as_deref());
+    /// Closes the window of a process that has ended: what is known of it counts, and there is nothing left to
+    /// plan for.
+    fn end_window(&mut self, process: &ProcessId) {
+        for watched in self.roster.watched.iter_mut().filter(|watched| watched.target.process == *process) {
+            let Some(window) = watched.window.take() else { continue };
+            if let Err(error) = settle(&mut self.sentinel, &mut self.windows, watched, window) {
+                warn!(target = watched.target.name, %error, "the window is lost");
             }
-            Err(error) => warn!(target = watched.target.name, %error, "the window is lost"),
         }
     }
 
@@ -233,6 +311,28 @@ impl Engine {
             }
         }
     }
+}
+
+/// Takes the probes of a target away and adds what they saw to its sums.
+fn settle(
+    sentinel: &mut Sentinel,
+    windows: &mut Windows,
+    watched: &mut Watched,
+    mut window: OpenWindow,
+) -> Result<WindowResult, ProbeError> {
+    let settling = sentinel.read(watched.slot)?;
+    window.disarm();
+    let closing = sentinel.read(watched.slot)?;
+    let result = windows.collect(window, &settling, &closing)?;
+    debug!(
+        target = watched.target.name,
+        operations = result.window.operations,
+        painful = result.window.operations_painful,
+        hits = result.probe_cost.total(),
+        "window"
+    );
+    watched.take_window(&result, closing);
+    Ok(result)
 }
 
 /// Nothing to do, nothing known.

@@ -3,10 +3,8 @@
 
 use super::Engine;
 use super::watched::Watched;
-use crate::probe::OpenWindow;
 use crate::snapshot::{
-    AgentView, PlanStepView, PlanView, RANGES_PUBLISHED_MAX, RangeView, RefusalView, Snapshot, TargetState,
-    TargetView,
+    AgentView, PlanStepView, PlanView, RANGES_PUBLISHED_MAX, RangeView, RefusalView, Snapshot, TargetView,
 };
 use sexton_tuner::key::Key;
 use sexton_tuner::plan::{Action, Plan};
@@ -35,20 +33,6 @@ impl Engine {
             plan: self.plan_view(),
             actions: self.history.actions(),
         }
-    }
-
-    /// The same while windows are open.
-    pub(super) fn snapshot_armed(&self, open: &[OpenWindow]) -> Snapshot {
-        let mut snapshot = self.snapshot();
-        let armed = |watched: &&Watched| open.iter().any(|window| window.slot() == watched.slot);
-        for watched in self.roster.watched.iter().filter(armed) {
-            let name = &watched.target.name;
-            let view = snapshot.targets.iter_mut().find(|view| view.name == *name);
-            if let Some(view) = view.filter(|view| view.state == TargetState::Watching) {
-                view.state = TargetState::Armed;
-            }
-        }
-        snapshot
     }
 
     fn target_views(&self) -> Vec<TargetView> {

@@ -1,15 +1,15 @@
 //! Which targets are watched: processes that come, that stay, and that have gone.
 
 use super::watched::Watched;
-use crate::probe::{ProbeError, Sentinel, Slot, TARGETS_MAX};
+use crate::probe::{OpenWindow, ProbeError, Sentinel, Slot, TARGETS_MAX};
 use crate::target::error::InspectError;
-use crate::target::facts::{Target, TargetId};
+use crate::target::facts::{ProcessId, Target, TargetId};
 use crate::target::inspect::Inspector;
 use crate::target::process::is_alive;
-use sexton_tuner::policy::Policy;
+use sexton_tuner::policy::{Policy, TargetPolicy};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 /// How often the node is searched for targets that were not there before.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
@@ -23,7 +23,51 @@ const LOST_MAX: usize = 32;
 /// Errors remembered so that they are told of once; beyond that none is told.
 const TOLD_MAX: usize = 256;
 
-/// A target that has gone.
+/// A sweep is followed by a pause this many times as long, so that on a node with very many processes it takes
+/// one part in two hundred of a core at most.
+const PAUSE_FOR_SWEEP: u32 = 200;
+
+/// What a look into one process gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// A target, watched now.
+    Found {
+        /// Whether it was not watched before.
+        is_new: bool,
+        /// Whether it has a database open.
+        has_databases: bool,
+    },
+    /// No target, or not yet.
+    Nothing,
+    /// The process has ended, or will never be a target.
+    Gone,
+}
+
+/// What became of a target that was found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    Admitted,
+    Known,
+    /// The policy does not match it, or it was refused before.
+    Unwanted,
+}
+
+/// A target that cannot be watched.
+struct Refusal {
+    name: String,
+    id: TargetId,
+    error: ProbeError,
+}
+
+/// What is left of a target that has gone.
+pub struct Gone {
+    /// Its name.
+    pub name: String,
+    /// The window that was open on it.
+    pub window: Option<OpenWindow>,
+}
+
+/// A target that has gone, as it is still shown.
 #[derive(Debug)]
 pub struct Lost {
     /// The last thing known of it.
@@ -40,11 +84,12 @@ pub struct Roster {
     pub watched: Vec<Watched>,
     /// Targets that have gone.
     pub lost: Vec<Lost>,
+    gone: Vec<Gone>,
     /// Targets that cannot be watched: not tried again, said once.
     refused: HashSet<TargetId>,
     /// Errors that were told of.
     told: HashSet<String>,
-    swept: Option<Instant>,
+    next_sweep: Option<Instant>,
 }
 
 impl Roster {
@@ -55,9 +100,10 @@ impl Roster {
             pids,
             watched: Vec::new(),
             lost: Vec::new(),
+            gone: Vec::new(),
             refused: HashSet::new(),
             told: HashSet::new(),
-            swept: None,
+            next_sweep: None,
         }
     }
 
@@ -72,23 +118,80 @@ impl Roster {
         Ok(())
     }
 
-    /// Lets go of what has ended, and looks for new targets when it is time.
-    pub fn sweep(&mut self, policy: &Policy, sentinel: &mut Sentinel) {
+    /// Whether a process could be a target at all.
+    pub fn wants(&self, pid: u32) -> bool {
+        self.pids.is_empty() || self.pids.contains(&pid)
+    }
+
+    /// Searches for targets when it is time, or at once.
+    pub fn sweep(&mut self, now: bool, policy: &Policy, sentinel: &mut Sentinel) {
         self.drop_ended(sentinel);
-        if self.swept.is_some_and(|swept| swept.elapsed() < SWEEP_INTERVAL) {
+        if !now && self.next_sweep.is_some_and(|at| Instant::now() < at) {
             return;
         }
-        self.swept = Some(Instant::now());
+        let began = Instant::now();
         self.refused.retain(|id| is_alive(&id.process));
+        let mut found = HashSet::new();
         for target in self.find() {
-            let known = self.watched.iter_mut().find(|watched| watched.target.id == target.id);
-            if let Some(watched) = known {
-                // Databases are opened and closed while a process lives.
-                watched.target = target;
-            } else if !self.refused.contains(&target.id) {
-                self.admit(target, policy, sentinel);
+            found.insert(target.id);
+            if let Err(refusal) = self.take(target, policy, sentinel) {
+                self.refuse(refusal);
             }
         }
+        self.drop_without_rocksdb(&found, sentinel);
+        self.next_sweep = Some(began + SWEEP_INTERVAL.max(began.elapsed() * PAUSE_FOR_SWEEP));
+    }
+
+    /// Looks into one process that is new, or that may have loaded RocksDB or opened a database since. What
+    /// goes wrong is not told: the process may just be starting, and the sweep comes back to it.
+    pub fn look(&mut self, pid: u32, policy: &Policy, sentinel: &mut Sentinel) -> Look {
+        let targets = match self.inspector.glance(pid) {
+            Ok(targets) => targets,
+            Err(InspectError::NoSuchProcess { .. }) => return Look::Gone,
+            Err(error) => {
+                debug!(pid, %error, "nothing to watch yet");
+                return Look::Nothing;
+            }
+        };
+        let has_databases = targets.iter().all(|target| !target.databases.is_empty());
+        let (mut is_new, mut is_wanted) = (false, false);
+        for target in targets {
+            match self.take(target, policy, sentinel) {
+                Ok(taken) => {
+                    is_new |= taken == Taken::Admitted;
+                    is_wanted |= taken != Taken::Unwanted;
+                }
+                Err(refusal) => {
+                    debug!(pid, error = %refusal.error, "cannot be watched yet");
+                    return Look::Nothing;
+                }
+            }
+        }
+        if is_wanted { Look::Found { is_new, has_databases } } else { Look::Gone }
+    }
+
+    /// Lets go of the targets of a process that has ended, with what they counted last. Gives whether there
+    /// were any.
+    pub fn end(&mut self, process: &ProcessId, sentinel: &mut Sentinel) -> bool {
+        self.let_go(sentinel, |watched, sentinel| {
+            let ended = watched.target.process == *process;
+            if ended && let Ok(reading) = sentinel.read(watched.slot) {
+                watched.take_reading(reading);
+            }
+            ended
+        })
+    }
+
+    /// Lets go of the targets of a process that is another program now. Its memory is another one, too:
+    /// nothing can be read any more. Gives whether there were any.
+    pub fn replace(&mut self, process: &ProcessId, sentinel: &mut Sentinel) -> bool {
+        self.refused.retain(|id| id.process != *process);
+        self.let_go(sentinel, |watched, _| watched.target.process == *process)
+    }
+
+    /// What is left of targets that have gone since the last time.
+    pub fn take_gone(&mut self) -> Vec<Gone> {
+        std::mem::take(&mut self.gone)
     }
 
     fn find(&mut self) -> Vec<Target> {
@@ -118,27 +221,45 @@ impl Roster {
         }
     }
 
-    fn admit(&mut self, target: Target, policy: &Policy, sentinel: &mut Sentinel) {
+    /// Takes in what was found in a process: news of a target that is watched, or a new one.
+    fn take(&mut self, target: Target, policy: &Policy, sentinel: &mut Sentinel) -> Result<Taken, Refusal> {
+        let same = self.watched.iter_mut().find(|watched| is_read_alike(&watched.target, &target));
+        if let Some(watched) = same {
+            // Databases are opened and closed while a process lives.
+            watched.target = target;
+            return Ok(Taken::Known);
+        }
+        // The library was loaded anew, or more is known of it now.
+        self.let_go(sentinel, |watched, _| watched.target.id == target.id);
+        if self.refused.contains(&target.id) {
+            return Ok(Taken::Unwanted);
+        }
         let executable = target.executable.to_string_lossy();
         let Some(entry) = policy.target_for(target.process.pid, &executable, &target.command_line) else {
-            return;
+            return Ok(Taken::Unwanted);
         };
-        let entry = entry.clone();
-        let name = target.name.clone();
-        let id = target.id;
-        match self.begin(target, entry, policy, sentinel) {
-            Ok(()) => info!(target = name, "watching"),
-            Err(error) => {
-                warn!(target = name, %error, help = error.remedy(), "cannot watch");
-                self.refused.insert(id);
+        let (name, id) = (target.name.clone(), target.id);
+        match self.begin(target, entry.clone(), policy, sentinel) {
+            Ok(()) => {
+                info!(target = name, "watching");
+                // A program that was started again in its process has the same name.
+                self.lost.retain(|lost| lost.view.name != name);
+                Ok(Taken::Admitted)
             }
+            Err(error) => Err(Refusal { name, id, error }),
         }
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        let Refusal { name, id, error } = refusal;
+        warn!(target = name, %error, help = error.remedy(), "cannot watch");
+        self.refused.insert(id);
     }
 
     fn begin(
         &mut self,
         target: Target,
-        entry: sexton_tuner::policy::TargetPolicy,
+        entry: TargetPolicy,
         policy: &Policy,
         sentinel: &mut Sentinel,
     ) -> Result<(), ProbeError> {
@@ -158,18 +279,52 @@ impl Roster {
 
     fn drop_ended(&mut self, sentinel: &mut Sentinel) {
         self.lost.retain(|lost| lost.since.elapsed() < LOST_KEPT);
-        let (alive, ended) = std::mem::take(&mut self.watched)
-            .into_iter()
-            .partition(|watched| is_alive(&watched.target.process));
-        self.watched = alive;
-        let ended: Vec<Watched> = ended;
-        for watched in ended {
+        self.let_go(sentinel, |watched, _| !is_alive(&watched.target.process));
+    }
+
+    /// Lets go of targets that a sweep did not find although they live: they have unloaded RocksDB, or are
+    /// another program now. One that could not be looked into this time stays.
+    fn drop_without_rocksdb(&mut self, found: &HashSet<TargetId>, sentinel: &mut Sentinel) {
+        let ids = self.watched.iter().map(|watched| watched.target.id);
+        let missing: Vec<TargetId> = ids.filter(|id| !found.contains(id)).collect();
+        for missing in missing {
+            let is_gone = match self.inspector.glance(missing.process.pid) {
+                Ok(targets) => targets.iter().all(|target| target.id != missing),
+                Err(error) => matches!(error, InspectError::NoRocksDb { .. }),
+            };
+            if is_gone {
+                self.let_go(sentinel, |watched, _| watched.target.id == missing);
+            }
+        }
+    }
+
+    /// Takes the targets for which `is_gone` from the watched to the lost; gives whether there were any.
+    fn let_go(
+        &mut self,
+        sentinel: &mut Sentinel,
+        mut is_gone: impl FnMut(&mut Watched, &mut Sentinel) -> bool,
+    ) -> bool {
+        let gone: Vec<Watched> = self.watched.extract_if(.., |watched| is_gone(watched, sentinel)).collect();
+        let any = !gone.is_empty();
+        for mut watched in gone {
             info!(target = watched.target.name, "gone");
             sentinel.forget(watched.slot);
-            let since = Instant::now();
-            self.lost.push(Lost { view: watched.view_when_lost(), since });
+            self.gone.push(Gone { name: watched.target.name.clone(), window: watched.window.take() });
+            self.lost.push(Lost { view: watched.view_when_lost(), since: Instant::now() });
         }
         let excess = self.lost.len().saturating_sub(LOST_MAX);
         self.lost.drain(..excess);
+        any
     }
+}
+
+/// Whether what was found is the target that is watched, and is read in the same way. A program that was
+/// started again in its process lies at other addresses.
+fn is_read_alike(watched: &Target, found: &Target) -> bool {
+    let (one, two) = (&watched.module, &found.module);
+    watched.id == found.id
+        && one.load_bias == two.load_bias
+        && one.tls == two.tls
+        && one.perf_context_offset == two.perf_context_offset
+        && one.layout == two.layout
 }

@@ -2,15 +2,17 @@
 
 use super::identity::Identities;
 use crate::actuator::HookClient;
-use crate::probe::{SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
+use crate::probe::{OpenWindow, SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
 use crate::snapshot::{GapView, TargetState, TargetView};
 use crate::sst::{Order, PropertiesCache};
 use crate::target::facts::{Gap, Target};
 use crate::target::layout::check_invariants;
 use sexton_tuner::evidence::{Counters, Evidence, PastAction, SentinelInterval};
 use sexton_tuner::policy::{Mode, Policy, TargetPolicy};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Past actions remembered of one target: enough for any cooldown at the pace of actions.
@@ -41,6 +43,8 @@ pub struct Watched {
     pub interval: SentinelInterval,
     /// When the last window was opened.
     pub last_window: Option<Instant>,
+    /// The window that is open on it.
+    pub window: Option<OpenWindow>,
     /// Names for the addresses that probes saw.
     pub identities: Identities,
     /// Evidence of the last window, one entry a database.
@@ -51,8 +55,8 @@ pub struct Watched {
     pub properties: HashMap<PathBuf, PropertiesCache>,
     /// How column families order their keys, by database and name; `None`: not known to us.
     pub orders: HashMap<PathBuf, HashMap<String, Option<Order>>>,
-    /// The connection to the hook inside, once there is one.
-    pub hook: Option<HookClient>,
+    /// The connection to the hook inside, once there is one. Shared with the action that runs over it.
+    pub hook: Option<Rc<RefCell<HookClient>>>,
     /// Why there is no hook, where one is wanted.
     pub hook_gap: Option<Gap>,
     /// Why the SST files of a database could not be read.
@@ -92,6 +96,7 @@ impl Watched {
             last: reading,
             interval: SentinelInterval::default(),
             last_window: None,
+            window: None,
             identities: Identities::default(),
             evidence: Vec::new(),
             past_actions: HashMap::new(),
@@ -235,6 +240,16 @@ impl Watched {
         !self.target.module.sites.has_a_seek() || check_invariants(&self.last.thread_counters()).is_err()
     }
 
+    fn state(&self) -> TargetState {
+        if self.is_blind() {
+            TargetState::Blind
+        } else if self.window.is_some() {
+            TargetState::Armed
+        } else {
+            TargetState::Watching
+        }
+    }
+
     /// The target as the outside sees it.
     pub fn view(&self, pain_seconds_per_second: f64) -> TargetView {
         let version = &self.target.module.version;
@@ -242,7 +257,7 @@ impl Watched {
         TargetView {
             name: self.target.name.clone(),
             pid: self.target.process.pid,
-            state: if self.is_blind() { TargetState::Blind } else { TargetState::Watching },
+            state: self.state(),
             mode: mode_name(self.mode).to_owned(),
             rocksdb_version: format!("{}.{}{patch}", version.major, version.minor),
             module: self.target.module.path.display().to_string(),

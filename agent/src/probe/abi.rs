@@ -62,12 +62,15 @@ unsafe impl Record for sexton_spending {}
 unsafe impl Record for sexton_totals {}
 // SAFETY: as above.
 unsafe impl Record for sexton_thread_reading {}
+// SAFETY: as above.
+unsafe impl Record for sexton_process_event {}
 
 const _: () = assert!(size_of::<sexton_recipe>() == 104);
 const _: () = assert!(size_of::<sexton_operation>() == 432);
 const _: () = assert!(size_of::<sexton_thread>() == 80);
 const _: () = assert!(size_of::<sexton_totals>() == 376);
 const _: () = assert!(size_of::<sexton_thread_reading>() == 72);
+const _: () = assert!(size_of::<sexton_process_event>() == 16);
 const _: () = assert!(std::mem::offset_of!(sexton_operation, end_key) == 304);
 
 impl From<sexton_counters> for Counters {

@@ -1,15 +1,18 @@
-//! The kernel side's other half: loading the BPF programs, reading totals, opening windows.
+//! The kernel side's other half: loading the BPF programs, reading totals, opening windows, hearing of
+//! processes.
 //!
 //! [`KernelFeatures`] says what the kernel has and [`Mechanism`] what follows for the probes. [`Sentinel`] reads
 //! every thread's totals with no probe in the target; [`Windows`] arms probes for a short time and gives
-//! back who is to be charged for what. Neither decides when: that is the engine's business, and what it
-//! means is the tuner's. `unsafe` is confined to `abi` and `raw_link`.
+//! back who is to be charged for what; [`ProcessEvents`] tells of processes that come and go. None of them
+//! decides when: that is the engine's business, and what it means is the tuner's. `unsafe` is confined to
+//! `abi` and `raw_link`.
 
 mod abi;
 mod account;
 mod aya;
 mod credit;
 mod error;
+mod events;
 mod features;
 mod libbpf;
 mod libbpf_log;
@@ -26,6 +29,7 @@ mod window;
 
 pub use credit::Credit;
 pub use error::ProbeError;
+pub use events::{ProcessChange, ProcessEvent, ProcessEvents};
 pub use features::{Answer, KernelFeatures};
 pub use libbpf_log::forward_libbpf_messages;
 pub use loader::{Loader, LoaderError};

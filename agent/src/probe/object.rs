@@ -25,6 +25,8 @@ pub enum BpfObject {
     Seek,
     /// `session.bpf.c`: the window's program as a uprobe session.
     Session,
+    /// `process.bpf.c`: processes that come and go.
+    Process,
     /// `features.bpf.c`: programs that only ask what the kernel has.
     Features,
 }
@@ -36,6 +38,7 @@ impl BpfObject {
             BpfObject::Sentinel => "sentinel",
             BpfObject::Seek => "seek",
             BpfObject::Session => "session",
+            BpfObject::Process => "process",
             BpfObject::Features => "features",
         }
     }
@@ -46,6 +49,7 @@ impl BpfObject {
             BpfObject::Sentinel => built!("sentinel.bpf.o"),
             BpfObject::Seek => built!("seek.bpf.o"),
             BpfObject::Session => built!("session.bpf.o"),
+            BpfObject::Process => built!("process.bpf.o"),
             BpfObject::Features => built!("features.bpf.o"),
         }
     }

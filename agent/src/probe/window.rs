@@ -245,6 +245,15 @@ impl Windows {
         })
     }
 
+    /// Takes away the probes and the accounts of a window of which nothing is wanted.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn abandon(&mut self, mut window: OpenWindow) -> Result<(), ProbeError> {
+        window.disarm();
+        self.forget(window.slot)
+    }
+
     /// Charges what was counted after each thread's last event, up to the settling reading. A thread that
     /// has had an event since that reading has its boundary behind it: nothing is left to charge. Of one whose last
     /// event was before the last pause it is not known whose it is.

@@ -6,10 +6,11 @@
 use super::assemble::{Surroundings, assemble};
 use super::error::InspectError;
 use super::facts::Target;
-use super::maps;
+use super::maps::{self, Maps};
 use super::names::Names;
 use super::process;
 use super::search::{Searcher, executable_identity};
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 pub use super::process::is_alive;
@@ -19,7 +20,13 @@ pub use super::process::is_alive;
 pub struct Inspector {
     searcher: Searcher,
     names: Names,
+    /// Fingerprints of the mappings of processes in which a glance found no RocksDB.
+    empty: HashMap<u32, u64>,
 }
+
+/// Processes whose mappings are remembered; beyond that all are forgotten. As many as are looked into at the
+/// same time.
+const EMPTY_MAX: usize = 4096;
 
 impl Inspector {
     /// An inspector that knows nothing yet.
@@ -44,6 +51,31 @@ impl Inspector {
     pub fn inspect_all(&mut self, pid: u32) -> Result<Vec<Target>, InspectError> {
         self.searcher.begin_round();
         self.look_into(pid)
+    }
+
+    /// As [`Inspector::inspect_all`], of a process that nobody asked for: our own executable is left out as in
+    /// [`Inspector::discover`], and it costs little where there is no RocksDB, still less the next time.
+    ///
+    /// # Errors
+    /// As [`Inspector::inspect_all`].
+    pub fn glance(&mut self, pid: u32) -> Result<Vec<Target>, InspectError> {
+        let mappings = read_maps(pid)?.fingerprint();
+        let nothing = InspectError::NoRocksDb { pid, hint: None };
+        if self.empty.get(&pid) == Some(&mappings) {
+            return Err(nothing);
+        }
+        self.searcher.begin_round();
+        let own = executable_identity("self");
+        let is_own = own.is_some() && own == executable_identity(&pid.to_string());
+        let result = if is_own { Err(nothing) } else { self.look_into(pid) };
+        self.empty.remove(&pid);
+        if matches!(result, Err(InspectError::NoRocksDb { .. })) {
+            if self.empty.len() >= EMPTY_MAX {
+                self.empty.clear();
+            }
+            self.empty.insert(pid, mappings);
+        }
+        result
     }
 
     /// Looks into all processes but those of our own executable, which has a RocksDB inside for its own
@@ -80,8 +112,7 @@ impl Inspector {
     }
 
     fn look_into_living(&mut self, pid: u32) -> Result<Vec<Target>, InspectError> {
-        let maps_path = PathBuf::from(format!("/proc/{pid}/maps"));
-        let maps = maps::read(pid).map_err(|error| InspectError::from_io(pid, &maps_path, error))?;
+        let maps = read_maps(pid)?;
         if !maps.any {
             // A kernel thread; it has no executable either.
             return Err(InspectError::NoRocksDb { pid, hint: None });
@@ -89,6 +120,11 @@ impl Inspector {
         let found = self.searcher.find_modules(pid, &maps)?;
         assemble(&Surroundings::read(pid, &maps)?, &found, &mut self.names)
     }
+}
+
+fn read_maps(pid: u32) -> Result<Maps, InspectError> {
+    let path = PathBuf::from(format!("/proc/{pid}/maps"));
+    maps::read(pid).map_err(|error| InspectError::from_io(pid, &path, error))
 }
 
 /// All processes but our own.

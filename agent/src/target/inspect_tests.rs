@@ -15,6 +15,25 @@ fn our_own_pid_is_not_among_the_scanned() {
     assert!(pids().contains(&1));
 }
 
+#[test]
+fn a_glance_remembers_where_nothing_was_until_something_is_mapped() {
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = child.id();
+    let mut inspector = Inspector::new();
+    for _ in 0..2 {
+        assert!(matches!(inspector.glance(pid), Err(InspectError::NoRocksDb { hint: None, .. })));
+    }
+    let mut maps = read_maps(pid).unwrap();
+    let fingerprint = maps.fingerprint();
+    maps.executable.pop().unwrap();
+    assert_ne!(maps.fingerprint(), fingerprint);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(matches!(inspector.glance(pid), Err(InspectError::NoSuchProcess { .. })));
+    // This test program has RocksDB inside, and is left out as the agent itself would be.
+    assert!(matches!(inspector.glance(std::process::id()), Err(InspectError::NoRocksDb { .. })));
+}
+
 /// The thread pointer of the calling thread.
 fn thread_pointer() -> u64 {
     let thread_pointer: u64;

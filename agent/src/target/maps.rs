@@ -6,6 +6,7 @@
 use super::facts::FileIdentity;
 use std::ffi::OsString;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -65,6 +66,15 @@ pub struct Maps {
 }
 
 impl Maps {
+    /// Tells one set of executable mappings from another: the same files at the same addresses have the same.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for mapping in &self.executable {
+            (mapping.start, mapping.file).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
     /// Whether a file of this name (or of a name that begins so) is mapped for execution.
     pub fn has_file_named(&self, prefix: &str) -> bool {
         self.executable.iter().any(|mapping| mapping.file_name().starts_with(prefix))

@@ -1,0 +1,107 @@
+//! Memory and processor time of a process, from `/proc`.
+
+use anyhow::{Context, Result};
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+/// Nanoseconds of a clock tick in `/proc/PID/stat`: `USER_HZ` is 100 on x86-64.
+const TICK_NS: u64 = 10_000_000;
+
+/// A process at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// Resident memory.
+    pub resident_bytes: u64,
+    /// Time on a processor, its ended children included, nanoseconds.
+    cpu_ns: u64,
+    /// How often its threads gave up the processor by themselves: each is woken again.
+    wakeups: u64,
+}
+
+impl Reading {
+    /// Reads `/proc/PID`.
+    pub fn of(pid: u32) -> Result<Reading> {
+        let process = Path::new("/proc").join(pid.to_string());
+        let read = |path: &Path| {
+            std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+        };
+        let resident = field(&read(&process.join("status"))?, "VmRSS:")?;
+        let (mut cpu_ns, mut wakeups) = (children_ns(&read(&process.join("stat"))?)?, 0);
+        for task in std::fs::read_dir(process.join("task")).context("reading the agent's threads")? {
+            let task = task?.path();
+            // A thread that has ended meanwhile has taken its time along: the agent's threads do not end.
+            let Ok(schedule) = read(&task.join("schedstat")) else { continue };
+            let on_cpu = schedule.split_whitespace().next().and_then(|number| number.parse::<u64>().ok());
+            cpu_ns += on_cpu.with_context(|| format!("{} has no times", task.display()))?;
+            wakeups += field(&read(&task.join("status"))?, "voluntary_ctxt_switches:")?;
+        }
+        Ok(Reading { resident_bytes: resident * 1024, cpu_ns, wakeups })
+    }
+}
+
+/// The number behind `name` in a `status` file.
+fn field(status: &str, name: &str) -> Result<u64> {
+    let value = status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
+    value.and_then(|number| number.parse().ok()).with_context(|| format!("no {name} in {status}"))
+}
+
+/// Processor time of ended children in a `stat` file.
+fn children_ns(stat: &str) -> Result<u64> {
+    // The name in parentheses can hold anything; behind it, the first field is the third of all.
+    let fields = stat.rsplit_once(')').map(|(_, fields)| fields).context("no stat file")?;
+    let fields: Vec<u64> = fields.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
+    let (user, system) = (fields.get(13), fields.get(14));
+    Ok((user.context("no cutime")? + system.context("no cstime")?) * TICK_NS)
+}
+
+/// What was measured over a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Greatest resident memory seen.
+    pub resident_bytes: u64,
+    /// Share of one core.
+    pub cpu_ratio: f64,
+    wakeups_per_second: f64,
+}
+
+impl Sample {
+    /// From two readings.
+    pub fn between(before: &Reading, after: &Reading, elapsed: Duration, resident_bytes: u64) -> Sample {
+        let seconds = elapsed.as_secs_f64();
+        Sample {
+            resident_bytes,
+            cpu_ratio: after.cpu_ns.saturating_sub(before.cpu_ns) as f64 / 1e9 / seconds,
+            wakeups_per_second: after.wakeups.saturating_sub(before.wakeups) as f64 / seconds,
+        }
+    }
+}
+
+impl fmt::Display for Sample {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{:.1} MiB resident, {:.3} % of a core, {:.1} wakeups a second",
+            self.resident_bytes as f64 / f64::from(1 << 20),
+            self.cpu_ratio * 100.0,
+            self.wakeups_per_second
+        )
+    }
+}
+
+/// The machine, in one line.
+pub fn node() -> Result<String> {
+    let model = std::fs::read_to_string("/proc/cpuinfo").context("reading /proc/cpuinfo")?;
+    let name = model.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let memory =
+        field(&std::fs::read_to_string("/proc/meminfo").context("reading /proc/meminfo")?, "MemTotal:")?;
+    let kernel =
+        std::fs::read_to_string("/proc/sys/kernel/osrelease").context("reading the kernel's release")?;
+    Ok(format!(
+        "{} x {}, {:.0} GiB, Linux {}",
+        std::thread::available_parallelism().map_or(0, usize::from),
+        name.map_or("unknown processor", |(_, name)| name),
+        memory as f64 / f64::from(1 << 20),
+        kernel.trim()
+    ))
+}
