@@ -2,7 +2,7 @@
 # Everything is built with the same arguments, so that RocksDB's C++ and Polars are built once.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build build demo test unit e2e lint bench-footprint
+.PHONY: help setup setup-build build demo test unit e2e lint bench-footprint bench-overhead
 
 SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -39,6 +39,9 @@ test: ## Everything: setup, build, lint, unit tests, end-to-end tests (root).
 	    echo "==== $$step took $$(( $$(date +%s) - begin )) s"; \
 	done; \
 	echo "==== all passed in $$(( $$(date +%s) - start )) s"
+
+bench-overhead: setup build ## What Sexton costs a process that it looks at (ten minutes, a quiet machine; root).
+	$(AS_ROOT) $(PROGRAMS)/sexton-bench-overhead
 
 lint: ## Formatting, lints, licences and sources of all crates.
 	cargo fmt --all --check

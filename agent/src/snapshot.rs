@@ -43,6 +43,17 @@ pub struct AgentView {
     pub off_peak: bool,
     /// Input/output budget in force now, bytes a second that actions may rewrite.
     pub budget_bytes_per_second: u64,
+    /// What one firing of a probe costs here, by kind; empty until it was measured, before the first window.
+    pub probe_prices: Vec<ProbePriceView>,
+}
+
+/// What one kind of firing costs the thread that runs into it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProbePriceView {
+    /// `seek`, `iterator_end`, ...
+    pub kind: String,
+    /// Seconds.
+    pub seconds: f64,
 }
 
 /// One target.
@@ -79,6 +90,8 @@ pub struct TargetView {
     pub windows: u64,
     /// Records that did not fit into the ring buffer.
     pub records_lost: u64,
+    /// What probes cost it and may cost it.
+    pub probes: ProbeView,
     /// Threads with a `perf_context` at the last reading.
     pub threads: u32,
     /// Threads that ended since the agent first saw the target.
@@ -94,6 +107,23 @@ pub struct TargetView {
     pub hook: bool,
     /// What is missing, why and what to do, one sentence group each.
     pub gaps: Vec<GapView>,
+}
+
+/// What probes have cost a target, and what they may cost it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProbeView {
+    /// Time that probes took from its threads since the agent first saw it, seconds: hits times their price.
+    pub cost_seconds: f64,
+    /// What the policy allows, as a share of one processor core.
+    pub budget_ratio: f64,
+    /// What may be spent now, seconds; below zero it is owed.
+    pub available_seconds: f64,
+    /// Share of the time in which a window was open.
+    pub duty_ratio: f64,
+    /// Windows that were closed before their time because the budget was spent.
+    pub windows_cut: u64,
+    /// Windows that were wanted when there was no budget for one.
+    pub windows_put_off: u64,
 }
 
 /// State of a target.

@@ -13,5 +13,6 @@ pub mod jvm;
 pub mod process;
 pub mod python_readers;
 pub mod static_host;
+pub mod steady_seeks;
 pub mod truth;
 pub mod workload;

@@ -90,6 +90,9 @@ impl Scrape {
         }
         self.set("sexton_off_peak", &[], truth(agent.off_peak));
         self.set("sexton_budget_bytes_per_second", &[], agent.budget_bytes_per_second as f64);
+        for price in &agent.probe_prices {
+            self.set("sexton_probe_price_seconds", &[&price.kind], price.seconds);
+        }
         self.set("sexton_plan_steps", &[], snapshot.plan.steps.len() as f64);
         self.set("sexton_plan_cost_bytes", &[], snapshot.plan.cost_bytes as f64);
         self.set("sexton_plan_budget_bytes", &[], snapshot.plan.budget_bytes as f64);
@@ -118,6 +121,12 @@ impl Scrape {
         whole("sexton_tombstones_attributed_total", target.attributed.tombstones_skipped);
         whole("sexton_windows_total", target.windows);
         self.set("sexton_window_seconds_total", &label, target.window_seconds);
+        self.set("sexton_window_duty_ratio", &label, target.probes.duty_ratio);
+        whole("sexton_windows_cut_total", target.probes.windows_cut);
+        whole("sexton_windows_put_off_total", target.probes.windows_put_off);
+        self.set("sexton_probe_cost_seconds_total", &label, target.probes.cost_seconds);
+        self.set("sexton_probe_budget_ratio", &label, target.probes.budget_ratio);
+        self.set("sexton_probe_budget_available_seconds", &label, target.probes.available_seconds);
         whole("sexton_operations_total", target.operations);
         whole("sexton_operations_painful_total", target.operations_painful);
         whole("sexton_records_lost_total", target.records_lost);

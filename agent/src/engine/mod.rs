@@ -13,13 +13,15 @@ pub(crate) mod identity;
 mod looks;
 mod publish;
 mod roster;
+mod spending;
 mod watched;
 
 pub use control::Control;
 
 use crate::failure::Failure;
+use crate::probe::governor::{self, ProbePrices};
 use crate::probe::{
-    Credit, KernelFeatures, Loader, Mechanism, OpenWindow, ProbeError, Sentinel, WindowResult, Windows,
+    KernelFeatures, Loader, Mechanism, OpenWindow, ProbeError, Sentinel, WindowResult, Windows,
 };
 use crate::snapshot::Snapshot;
 use crate::target::facts::ProcessId;
@@ -27,16 +29,19 @@ use follow::Follower;
 use history::History;
 use roster::{Look, Roster};
 use sexton_tuner::attention::wants_window;
+use sexton_tuner::governor::Allowance;
 use sexton_tuner::plan::{Budget, Plan, PlanInput, PlanTarget, ThrottlesInForce};
 use sexton_tuner::policy::Policy;
 use sexton_tuner::schedule::{BudgetBucket, io_budget_at};
+use spending::Spending;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 use watched::Watched;
 
-/// How often records are taken out of the ring buffer while a window is open.
-const WINDOW_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// How often records are taken out of the ring buffer and hits are counted while a window is open: what a window can
+/// cost beyond its budget is what comes in that time. Counting takes some microseconds.
+const WINDOW_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Processes looked into before windows and commands have their turn again.
 const LOOKS_AT_ONCE: usize = 16;
@@ -63,6 +68,8 @@ pub struct Engine {
     options: EngineOptions,
     sentinel: Sentinel,
     windows: Windows,
+    /// What hits cost here; measured before the first window.
+    prices: Option<ProbePrices>,
     follower: Follower,
     roster: Roster,
     plan: Plan,
@@ -95,6 +102,7 @@ impl Engine {
         Ok(Engine {
             sentinel,
             windows: Windows::load_with(options.loader, mechanism)?,
+            prices: None,
             follower: Follower::new(),
             roster,
             plan: empty_plan(now),
@@ -210,7 +218,7 @@ impl Engine {
         }
     }
 
-    /// Windows on the targets that deserve one, all at the same time.
+    /// Windows on the targets that deserve one, all at the same time, each until its own end.
     fn observe(&mut self, control: &mut Control, always: bool) {
         self.open_windows(always);
         if !self.has_open_windows() {
@@ -224,8 +232,9 @@ impl Engine {
                 warn!(%error, "while a window is open");
             }
             self.follow(control);
+            self.close_windows(Spending::is_over);
         }
-        self.close_windows();
+        self.close_windows(|_| true);
     }
 
     fn has_open_windows(&self) -> bool {
@@ -243,25 +252,37 @@ impl Engine {
             if !due || watched.is_blind() {
                 continue;
             }
+            let allowance = watched.spending.allowance(policy.timing.window);
+            let Allowance::Window { length_ns, credit_ns } = allowance else { continue };
+            let prices = self.prices.get_or_insert_with(|| measure_prices(&mut self.windows));
+            let credit = prices.credit(credit_ns, &watched.target.module.sites);
             let thresholds = watched.thresholds(policy);
             watched.last_window = Some(Instant::now());
-            match self.windows.open(
-                &watched.target,
-                watched.slot,
-                thresholds,
-                &Credit::unlimited(),
-                &watched.last,
-            ) {
-                Ok(window) => watched.window = Some(window),
+            match self.windows.open(&watched.target, watched.slot, thresholds, &credit, &watched.last) {
+                Ok(window) => {
+                    watched.spending.begin_window(length_ns);
+                    watched.window = Some(window);
+                }
                 Err(error) => warn!(target = watched.target.name, %error, "cannot open a window"),
             }
         }
     }
-    /// Closes the windows that are open; what they saw is the evidence of this cycle.
-    fn close_windows(&mut self) {
+
+    /// Counts what the open windows have cost so far and closes those that are over; what they saw is the evidence of
+    /// this cycle.
+    fn close_windows(&mut self, is_over: impl Fn(&Spending) -> bool) {
+        let prices = self.prices.unwrap_or_default();
         for watched in &mut self.roster.watched {
-            let Some(window) = watched.window.take() else { continue };
-            match settle(&mut self.sentinel, &mut self.windows, watched, window) {
+            let Some(mut window) = watched.window.take() else { continue };
+            let counted = account(&mut self.windows, &mut window, &prices, &mut watched.spending);
+            if let Err(error) = &counted {
+                warn!(target = watched.target.name, %error, "what a window costs cannot be counted: it closes");
+            }
+            if counted.is_ok() && !is_over(&watched.spending) {
+                watched.window = Some(window);
+                continue;
+            }
+            match settle(&mut self.sentinel, &mut self.windows, watched, window, &prices) {
                 Ok(result) => {
                     self.fresh.push(watched.target.name.clone());
                     evidence::update(watched, result, self.options.hook_library.as_deref());
@@ -276,7 +297,8 @@ impl Engine {
     fn end_window(&mut self, process: &ProcessId) {
         for watched in self.roster.watched.iter_mut().filter(|watched| watched.target.process == *process) {
             let Some(window) = watched.window.take() else { continue };
-            if let Err(error) = settle(&mut self.sentinel, &mut self.windows, watched, window) {
+            let prices = self.prices.unwrap_or_default();
+            if let Err(error) = settle(&mut self.sentinel, &mut self.windows, watched, window, &prices) {
                 warn!(target = watched.target.name, %error, "the window is lost");
             }
         }
@@ -319,20 +341,55 @@ fn settle(
     windows: &mut Windows,
     watched: &mut Watched,
     mut window: OpenWindow,
+    prices: &ProbePrices,
 ) -> Result<WindowResult, ProbeError> {
-    let settling = sentinel.read(watched.slot)?;
-    window.disarm();
-    let closing = sentinel.read(watched.slot)?;
-    let result = windows.collect(window, &settling, &closing)?;
+    let collected = sentinel.read(watched.slot).and_then(|settling| {
+        window.disarm();
+        let closing = sentinel.read(watched.slot)?;
+        Ok((windows.collect(window, &settling, &closing)?, closing))
+    });
+    let cost_ns = collected.as_ref().ok().map(|(result, _)| prices.cost_ns(&result.probe_cost));
+    watched.spending.end_window(cost_ns);
+    let (result, closing) = collected?;
     debug!(
         target = watched.target.name,
         operations = result.window.operations,
         painful = result.window.operations_painful,
         hits = result.probe_cost.total(),
+        cost_ns,
         "window"
     );
     watched.take_window(&result, closing);
     Ok(result)
+}
+
+/// Charges a window's hits to its target's account, and lets the programs spend what has come in since.
+fn account(
+    windows: &mut Windows,
+    window: &mut OpenWindow,
+    prices: &ProbePrices,
+    spending: &mut Spending,
+) -> Result<(), ProbeError> {
+    spending.take_cost(prices.cost_ns(&windows.hits(window)?));
+    let more_ns = spending.available_ns().saturating_sub(windows.credit_ns(window)?);
+    if more_ns > 0 {
+        windows.grant(window, more_ns)?;
+    }
+    Ok(())
+}
+
+/// What hits cost here. Where it cannot be measured, dear prices are assumed: windows are shorter for it.
+fn measure_prices(windows: &mut Windows) -> ProbePrices {
+    match governor::calibrate(windows) {
+        Ok(prices) => {
+            debug!(?prices, "probes");
+            prices
+        }
+        Err(error) => {
+            warn!(%error, help = error.remedy(), "the price of probes is assumed");
+            ProbePrices::default()
+        }
+    }
 }
 
 /// Nothing to do, nothing known.

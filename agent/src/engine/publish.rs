@@ -3,8 +3,10 @@
 
 use super::Engine;
 use super::watched::Watched;
+use crate::probe::governor::ProbePrices;
 use crate::snapshot::{
-    AgentView, PlanStepView, PlanView, RANGES_PUBLISHED_MAX, RangeView, RefusalView, Snapshot, TargetView,
+    AgentView, PlanStepView, PlanView, ProbePriceView, RANGES_PUBLISHED_MAX, RangeView, RefusalView,
+    Snapshot, TargetView,
 };
 use sexton_tuner::key::Key;
 use sexton_tuner::plan::{Action, Plan};
@@ -27,12 +29,18 @@ impl Engine {
                 policy: self.options.policy_path.as_ref().map(|path| path.display().to_string()),
                 off_peak: policy.off_peak.as_ref().is_some_and(|off_peak| off_peak.is_open(now)),
                 budget_bytes_per_second: budget.rate.bytes_per_second(),
+                probe_prices: self.probe_prices(),
             },
             targets: self.target_views(),
             ranges: self.range_views(),
             plan: self.plan_view(),
             actions: self.history.actions(),
         }
+    }
+
+    fn probe_prices(&self) -> Vec<ProbePriceView> {
+        let prices = self.prices.iter().flat_map(ProbePrices::by_kind);
+        prices.map(|(kind, ns)| ProbePriceView { kind: kind.to_owned(), seconds: ns / 1e9 }).collect()
     }
 
     fn target_views(&self) -> Vec<TargetView> {

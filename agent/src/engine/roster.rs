@@ -268,7 +268,8 @@ impl Roster {
         sentinel.watch(&target, slot)?;
         let reading = sentinel.read(slot).inspect_err(|_| sentinel.forget(slot))?;
         let mode = policy.mode_of(&entry);
-        self.watched.push(Watched::new(target, entry, mode, slot, reading));
+        let probes = policy.probes_of(&entry);
+        self.watched.push(Watched::new(target, entry, mode, probes, slot, reading));
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! One target being watched: what has been read of it so far.
 
 use super::identity::Identities;
+use super::spending::Spending;
 use crate::actuator::HookClient;
 use crate::probe::{OpenWindow, SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
 use crate::snapshot::{GapView, TargetState, TargetView};
@@ -8,7 +9,7 @@ use crate::sst::{Order, PropertiesCache};
 use crate::target::facts::{Gap, Target};
 use crate::target::layout::check_invariants;
 use sexton_tuner::evidence::{Counters, Evidence, PastAction, SentinelInterval};
-use sexton_tuner::policy::{Mode, Policy, TargetPolicy};
+use sexton_tuner::policy::{Mode, Policy, ProbePolicy, TargetPolicy};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -45,6 +46,8 @@ pub struct Watched {
     pub last_window: Option<Instant>,
     /// The window that is open on it.
     pub window: Option<OpenWindow>,
+    /// What probes have cost it, and may cost it still.
+    pub spending: Spending,
     /// Names for the addresses that probes saw.
     pub identities: Identities,
     /// Evidence of the last window, one entry a database.
@@ -84,6 +87,7 @@ impl Watched {
         target: Target,
         entry: TargetPolicy,
         mode: Mode,
+        probes: ProbePolicy,
         slot: Slot,
         reading: SentinelReading,
     ) -> Watched {
@@ -97,6 +101,7 @@ impl Watched {
             interval: SentinelInterval::default(),
             last_window: None,
             window: None,
+            spending: Spending::new(probes.budget),
             identities: Identities::default(),
             evidence: Vec::new(),
             past_actions: HashMap::new(),
@@ -281,6 +286,7 @@ impl Watched {
             window_seconds: self.sums.window_ns as f64 / 1e9,
             windows: self.sums.windows,
             records_lost: self.sums.records_lost,
+            probes: self.spending.view(),
             threads: self.last.threads_with_counters,
             threads_ended: self.last.threads_ended,
             threads_ended_unread: self.last.threads_ended_unread,

@@ -79,6 +79,12 @@ pub enum ProbeError {
         /// The slot.
         slot: u32,
     },
+    /// What probes cost could not be measured.
+    #[error("cannot measure what probes cost: {reason}")]
+    Calibration {
+        /// Why not.
+        reason: String,
+    },
     /// All slots are taken.
     #[error("process {pid} cannot be watched: {max} targets are being watched already")]
     TooManyTargets {
@@ -117,7 +123,7 @@ impl ProbeError {
             ProbeError::TooManyTargets { .. } | ProbeError::TooManyCopies { .. } => {
                 "name the targets that matter in a policy (`targets:`)"
             }
-            ProbeError::Access { .. } | ProbeError::NotWatched { .. } => {
+            ProbeError::Access { .. } | ProbeError::NotWatched { .. } | ProbeError::Calibration { .. } => {
                 "this is not expected: run again with SEXTON_LOG=debug and report what it says"
             }
         }

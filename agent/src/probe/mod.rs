@@ -5,7 +5,7 @@
 //! every thread's totals with no probe in the target; [`Windows`] arms probes for a short time and gives
 //! back who is to be charged for what; [`ProcessEvents`] tells of processes that come and go. None of them
 //! decides when: that is the engine's business, and what it means is the tuner's. `unsafe` is confined to
-//! `abi` and `raw_link`.
+//! `abi`, `raw_link` and the assembly of `subject`.
 
 mod abi;
 mod account;
@@ -14,6 +14,7 @@ mod credit;
 mod error;
 mod events;
 mod features;
+pub mod governor;
 mod libbpf;
 mod libbpf_log;
 mod loader;
@@ -25,6 +26,7 @@ mod raw_link;
 mod recipe;
 mod sentinel;
 mod site;
+mod subject;
 mod window;
 
 pub use credit::Credit;
@@ -44,5 +46,6 @@ pub use window::{OPERATIONS_KEPT_MAX, OpenWindow, WindowResult, Windows};
 /// RocksDB has two.
 pub type Slot = u32;
 
-/// Targets that can be watched at the same time.
-pub const TARGETS_MAX: usize = abi::SEXTON_TARGETS_MAX as usize;
+/// Targets that can be watched at the same time: of the kernel's slots the last one is kept for measuring what
+/// probes cost.
+pub const TARGETS_MAX: usize = abi::SEXTON_TARGETS_MAX as usize - 1;

@@ -22,6 +22,7 @@ use crate::target::facts::{ProbeSites, Target, TargetId};
 use sexton_tuner::evidence::{Counters, Window};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -133,20 +134,33 @@ impl Windows {
         if !target.module.sites.has_a_seek() {
             return Err(ProbeError::NoSites { pid, reason: "no function of DBIter was found" });
         }
-        self.forget(slot)?;
         self.keep_learnt_offset_of(target, slot)?;
+        self.open_at(slot, recipe, &target.module.path_from_agent, sites, credit.granted_ns, opening.total)
+    }
+
+    /// Arms probes at these sites of a module, whatever it is.
+    pub(super) fn open_at(
+        &mut self,
+        slot: Slot,
+        recipe: sexton_recipe,
+        module: &Path,
+        sites: Vec<PlacedSite>,
+        granted_ns: u64,
+        opening: Counters,
+    ) -> Result<OpenWindow, ProbeError> {
+        self.forget(slot)?;
         let totals_before = self.programs.totals(slot)?;
         self.programs.reset_spending(slot)?;
-        self.programs.set_granted(slot, credit.granted_ns)?;
-        let armed = self.programs.arm(slot, &recipe, &target.module.path_from_agent, &sites)?;
+        self.programs.set_granted(slot, granted_ns)?;
+        let armed = self.programs.arm(slot, &recipe, module, &sites)?;
         Ok(OpenWindow {
             slot,
             recipe,
             sites,
-            granted_ns: credit.granted_ns,
+            granted_ns,
             opened: Instant::now(),
             armed_ns: 0,
-            opening: opening.total,
+            opening,
             totals_before,
             armed,
         })

@@ -106,6 +106,37 @@ pub const METRICS: &[Metric] = &[
     ),
     counter("sexton_windows_total", TARGET, "Windows opened: short times with probes in the process."),
     counter("sexton_window_seconds_total", TARGET, "Time that probes were in the process."),
+    gauge(
+        "sexton_window_duty_ratio",
+        TARGET,
+        "Share of the time since it is watched that probes were in the process.",
+    ),
+    counter(
+        "sexton_windows_cut_total",
+        TARGET,
+        "Windows that were closed before their time because the probe budget was spent.",
+    ),
+    counter(
+        "sexton_windows_put_off_total",
+        TARGET,
+        "Windows that were wanted when there was no probe budget for one.",
+    ),
+    counter(
+        "sexton_probe_cost_seconds_total",
+        TARGET,
+        "Time that probes took from the threads of the process: firings times their measured price.",
+    ),
+    gauge("sexton_probe_budget_ratio", TARGET, "Share of one processor core that probes may take."),
+    gauge(
+        "sexton_probe_budget_available_seconds",
+        TARGET,
+        "Time that probes may take now; below zero it is owed.",
+    ),
+    gauge(
+        "sexton_probe_price_seconds",
+        &["kind"],
+        "What one firing of a probe costs on this machine, as measured before the first window.",
+    ),
     counter("sexton_operations_total", TARGET, "Iterator operations seen in windows."),
     counter(
         "sexton_operations_painful_total",

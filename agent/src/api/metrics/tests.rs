@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use super::*;
-use crate::snapshot::{ActionView, AgentView, GapView, RangeView};
+use crate::snapshot::{ActionView, AgentView, GapView, ProbePriceView, ProbeView, RangeView};
 use sexton_tuner::evidence::Counters;
 use std::path::Path;
 
@@ -14,6 +14,7 @@ fn full() -> Snapshot {
         mode: "act".to_owned(),
         totals: Counters { tombstones_skipped: 123_456_789_012, ..Counters::default() },
         window_seconds: 2.5,
+        probes: ProbeView { cost_seconds: 0.25, available_seconds: -0.5, ..ProbeView::default() },
         perf_level: Some(2),
         pain_seconds_per_second: 0.25,
         gaps: vec![GapView::default()],
@@ -35,7 +36,12 @@ fn full() -> Snapshot {
     };
     Snapshot {
         at: "2026-11-20T10:00:00.5Z".to_owned(),
-        agent: AgentView { version: "0.1.0".to_owned(), cycles: 7, ..AgentView::default() },
+        agent: AgentView {
+            version: "0.1.0".to_owned(),
+            cycles: 7,
+            probe_prices: vec![ProbePriceView { kind: "seek".to_owned(), seconds: 2.5e-6 }],
+            ..AgentView::default()
+        },
         targets: vec![target, TargetView { state: TargetState::Lost, ..TargetView::default() }],
         ranges: (0..20).map(|at| range(&format!("secret-key-{at}"))).collect(),
         actions: vec![action(2, None), action(1, Some("2026-11-20T10:00:00Z"))],
@@ -62,6 +68,9 @@ fn shows_the_snapshot() {
         r#"sexton_acting{target="ozone-om"} 1"#,
         r#"sexton_tombstones_skipped_total{target="ozone-om"} 123456789012"#,
         r#"sexton_window_seconds_total{target="ozone-om"} 2.5"#,
+        r#"sexton_probe_cost_seconds_total{target="ozone-om"} 0.25"#,
+        r#"sexton_probe_budget_available_seconds{target="ozone-om"} -0.5"#,
+        r#"sexton_probe_price_seconds{kind="seek"} 0.0000025"#,
         r#"sexton_seek_pain_ratio{target="ozone-om"} 0.25"#,
         r#"sexton_range_seek_pain_ratio{rank="10",target="ozone-om"} 0.125"#,
         r#"sexton_actions_total{state="done",target="ozone-om"} 1"#,

@@ -1,0 +1,139 @@
+//! What runs beside the load: an agent as operators run it, or probes that nobody takes away.
+
+use anyhow::{Context, Result};
+use sexton::probe::governor::{self, ProbePrices};
+use sexton::probe::{Credit, KernelFeatures, Mechanism, OpenWindow, Sentinel, Thresholds, Windows};
+use sexton::target::facts::{ProbeSites, Target};
+use sexton::target::inspect::Inspector;
+use sexton_tests::agent::{self, Agent};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A policy under which no probe is ever armed: the sentinel reads once a second, as often as a second of
+/// latency in noticing pain would need.
+pub const SENTINEL_ONLY: &str = "\
+mode: observe
+loop: { interval: 1s, window: 1s, survey: 1s }
+probes: { budget: 0% }
+";
+
+/// A policy that asks for a window all the time, with the default budget: only the governor says no.
+pub const WINDOWS_AS_OFTEN_AS_ALLOWED: &str = "\
+mode: observe
+loop: { interval: 1s, window: 1s, survey: 1s }
+";
+
+/// How long an agent may take until it watches the load.
+const WATCH_LIMIT: Duration = Duration::from_secs(30);
+/// The only slot in use.
+const SLOT: u32 = 0;
+
+/// Something that runs beside the load.
+pub trait Beside {
+    /// Begins; when it returns, it is in the state that is to be measured.
+    fn start(&mut self, load: u32) -> Result<()>;
+    /// What it says itself that it has cost since its start, in nanoseconds.
+    fn cost_ns(&mut self) -> Result<u64>;
+    /// Ends.
+    fn stop(&mut self) -> Result<()>;
+}
+
+/// `sexton run` with a policy.
+pub struct RunningAgent {
+    directory: PathBuf,
+    policy: &'static str,
+    agent: Option<Agent>,
+}
+
+impl RunningAgent {
+    /// Will run with this policy, its files in `directory`.
+    pub fn new(directory: &Path, policy: &'static str) -> RunningAgent {
+        RunningAgent { directory: directory.to_owned(), policy, agent: None }
+    }
+}
+
+impl Beside for RunningAgent {
+    fn start(&mut self, load: u32) -> Result<()> {
+        // Nothing but the load: other databases of the machine are none of its business.
+        let policy = format!("{}targets: [{{ name: load, match: {{ pid: {load} }} }}]\n", self.policy);
+        let mut agent = Agent::start(&self.directory, &policy)?;
+        agent.wait_for(WATCH_LIMIT, "the load to be watched", |agent| {
+            Ok((!agent::list(&agent.get("/api/v1/targets")?, "targets")?.is_empty()).then_some(()))
+        })?;
+        self.agent = Some(agent);
+        Ok(())
+    }
+
+    fn cost_ns(&mut self) -> Result<u64> {
+        let agent = self.agent.as_ref().context("the agent does not run")?;
+        let answer = agent.get("/api/v1/targets")?;
+        Ok((agent::number(&answer, "/targets/0/probes/cost_seconds")? * 1e9) as u64)
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.agent.take().map_or(Ok(()), Agent::stop)
+    }
+}
+
+/// Probes that stay, armed by the library itself.
+pub struct AlwaysOn {
+    target: Target,
+    sentinel: Sentinel,
+    windows: Windows,
+    prices: ProbePrices,
+    open: Option<OpenWindow>,
+}
+
+impl AlwaysOn {
+    /// Entry and return of `DBIter::Seek`, nothing else.
+    pub fn seek_pair(load: u32) -> Result<AlwaysOn> {
+        AlwaysOn::with(load, |sites| ProbeSites { seek: sites.seek, ..ProbeSites::default() })
+    }
+
+    /// Everything that a window arms.
+    pub fn all_probes(load: u32) -> Result<AlwaysOn> {
+        AlwaysOn::with(load, |sites| sites)
+    }
+
+    fn with(load: u32, choose: impl Fn(ProbeSites) -> ProbeSites) -> Result<AlwaysOn> {
+        let mut target = Inspector::new().inspect(load)?;
+        target.module.sites = choose(target.module.sites);
+        let features = KernelFeatures::probe();
+        let mut sentinel = Sentinel::load(&features)?;
+        let mut windows = Windows::load(Mechanism::choose(&features)?)?;
+        let prices = governor::calibrate(&mut windows)?;
+        sentinel.watch(&target, SLOT)?;
+        Ok(AlwaysOn { target, sentinel, windows, prices, open: None })
+    }
+
+    /// What a firing costs here.
+    pub fn prices(&self) -> &ProbePrices {
+        &self.prices
+    }
+}
+
+impl Beside for AlwaysOn {
+    fn start(&mut self, _load: u32) -> Result<()> {
+        // Nothing is painful: records are rare in a window, and here there are to be none.
+        let thresholds =
+            Thresholds { tombstones_per_operation: u64::MAX, block_reads_per_operation: u64::MAX };
+        let opening = self.sentinel.read(SLOT)?;
+        self.open =
+            Some(self.windows.open(&self.target, SLOT, thresholds, &Credit::unlimited(), &opening)?);
+        Ok(())
+    }
+
+    fn cost_ns(&mut self) -> Result<u64> {
+        let open = self.open.as_ref().context("the probes are not armed")?;
+        Ok(self.prices.cost_ns(&self.windows.hits(open)?))
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        let settling = self.sentinel.read(SLOT)?;
+        open.disarm();
+        let closing = self.sentinel.read(SLOT)?;
+        self.windows.collect(open, &settling, &closing)?;
+        Ok(())
+    }
+}
