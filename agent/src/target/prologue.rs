@@ -65,7 +65,7 @@ pub fn choose(code: &[u8]) -> Result<Choice, Refusal> {
     check(&instruction)?;
     let first = Choice { bytes_into_function: at(&instruction), kind: SiteKind::SingleStepped };
     for _ in 0..=STEPPED_OVER_MAX {
-        if is_emulated(&instruction) {
+        if is_emulated(&instruction, code) {
             return Ok(Choice { bytes_into_function: at(&instruction), kind: SiteKind::Emulated });
         }
         if !leaves_arguments_alone(&instruction) {
@@ -127,14 +127,19 @@ fn leaves_arguments_alone(instruction: &Instruction) -> bool {
         && info.used_memory().iter().all(|used| reads_only(used.access()))
 }
 
+/// The prefix that makes `push` take `r8` to `r15`: REX.B and no other bit.
+const REX_B: u8 = 0x41;
+
 /// `push` of a 64-bit register in its plain encoding (1 byte, or 2 with REX.B), or the 1-byte `nop`: what
-/// the kernel's `push_setup_xol_ops` and `branch_setup_xol_ops` take on every version.
-fn is_emulated(instruction: &Instruction) -> bool {
+/// the kernel's `push_setup_xol_ops` and `branch_setup_xol_ops` take on every version. They compare the
+/// prefix as a byte: with another bit set in it, though it means the same, the instruction is stepped.
+fn is_emulated(instruction: &Instruction, code: &[u8]) -> bool {
     match instruction.code() {
-        Code::Push_r64 => {
-            let extended = (Register::R8..=Register::R15).contains(&instruction.op0_register());
-            instruction.len() == if extended { 2 } else { 1 }
-        }
+        Code::Push_r64 => match instruction.len() {
+            1 => true,
+            2 => code.get(usize::from(at(instruction))) == Some(&REX_B),
+            _ => false,
+        },
         Code::Nopd | Code::Nopw | Code::Nopq => instruction.len() == 1,
         _ => false,
     }
@@ -201,6 +206,12 @@ mod tests {
 
     fn single_stepped(bytes_into_function: u8) -> Result<Choice, Refusal> {
         Ok(Choice { bytes_into_function, kind: SiteKind::SingleStepped })
+    }
+
+    #[test]
+    fn a_push_with_another_bit_in_its_prefix_is_stepped() {
+        assert_eq!(choose(&[0x45, 0x50]), single_stepped(0)); // push r8, REX.R as well
+        assert_eq!(choose(&[0x48, 0x50]), single_stepped(0)); // push rax, REX.W
     }
 
     #[test]
