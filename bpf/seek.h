@@ -73,13 +73,20 @@ struct {
 	__type(value, struct sexton_identity);
 } sexton_creations SEC(".maps");
 
-/* Offset of ColumnFamilyData* in DBIter, by slot, once a creation has shown it; 0 until then. */
+/* By slot. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SEXTON_TARGETS_MAX);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct sexton_learnt);
 } sexton_learnt_offsets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SEXTON_FILES_MAX);
+	__type(key, struct sexton_file_id);
+	__type(value, struct sexton_file);
+} sexton_files SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -116,11 +123,12 @@ enum {
 	RETURN_UNWANTED = 1,
 };
 
-/* Words of a DBIter that are searched for its ColumnFamilyData*. */
+/* Words of a DBIter that are searched for its ColumnFamilyData* and its DBImpl*. */
 #define LEARN_WORDS 96
 
 static const struct sexton_operation empty_operation;
 static const struct sexton_thread empty_thread;
+static const struct sexton_file empty_file;
 
 /* One firing of a probe: who, in which target, with what counters. */
 struct event {
@@ -128,6 +136,8 @@ struct event {
 	struct sexton_totals *totals;
 	struct sexton_thread *thread;
 	struct sexton_counters now;
+	/* Address of the thread's block of thread-local variables, 0 where it has none. */
+	__u64 block;
 	/* The last pause before this event. */
 	__u64 pause;
 	struct sexton_thread_id id;
@@ -215,13 +225,14 @@ current_thread(__u64 *start_boot_ns)
 	return BPF_CORE_READ(task, thread.fsbase);
 }
 
-/* Reads the current thread's counters. */
+/* Reads the current thread's counters. A module without a perf_context counts nothing. */
 static __always_inline bool
 read_counters(struct event *event, __u64 *start_boot_ns)
 {
-	__u64 block = 0, thread_pointer = current_thread(start_boot_ns);
+	__u64 thread_pointer = current_thread(start_boot_ns);
 
-	if (tls_counters(0, thread_pointer, event->recipe, &event->now, &block, false) != TLS_UNREADABLE)
+	if (!event->recipe->has_perf_context ||
+	    tls_counters(0, thread_pointer, event->recipe, &event->now, &event->block, false) != TLS_UNREADABLE)
 		return true;
 	ADD(event->totals->read_failures, 1);
 	return false;
@@ -304,18 +315,77 @@ read_end_key(struct event *event, struct sexton_operation *operation)
 		operation->end_key_bytes = bytes;
 }
 
+/* Whether this thread's counters stand still, and there is another count to estimate from. */
+static __always_inline bool
+wants_estimate(struct event *event)
+{
+	__u8 level = SEXTON_PERF_LEVEL_COUNTS;
+
+	if (!event->recipe->keys_skipped_offset)
+		return false;
+	if (!event->recipe->has_perf_context)
+		return true;
+	if (event->block && event->recipe->perf_level_offset != SEXTON_OFFSET_ABSENT)
+		bpf_probe_read_user(&level, sizeof(level),
+				    (const void *)(event->block + event->recipe->perf_level_offset));
+	return level < SEXTON_PERF_LEVEL_COUNTS;
+}
+
+/* What the iterator's last call has stepped over: DBIter::num_internal_keys_skipped_. */
+static __always_inline __u64
+keys_skipped_by(struct event *event, __u64 iterator)
+{
+	__u64 count = 0;
+
+	if (bpf_probe_read_user(&count, sizeof(count),
+				(const void *)(iterator + event->recipe->keys_skipped_offset)))
+		ADD(event->totals->read_failures, 1);
+	return count;
+}
+
+/* The estimate of a positioning call that has just returned. */
+static __always_inline void
+estimate_seek(struct event *event, struct sexton_operation *operation)
+{
+	if (!wants_estimate(event))
+		return;
+	operation->is_estimated = 1;
+	operation->keys_skipped_at_return = keys_skipped_by(event, operation->iterator);
+	ADD(operation->seek.tombstones_skipped, operation->keys_skipped_at_return);
+	ADD(event->totals->attributed.tombstones_skipped, operation->keys_skipped_at_return);
+	ADD(event->totals->operations_estimated, 1);
+}
+
+/* The estimate of the scan: its last call's count. Where that is still the positioning call's there was most
+ * likely no other. */
+static __always_inline void
+estimate_scan(struct event *event, struct sexton_operation *operation)
+{
+	__u64 count;
+
+	if (!operation->is_estimated)
+		return;
+	count = keys_skipped_by(event, operation->iterator);
+	if (count == operation->keys_skipped_at_return)
+		return;
+	ADD(operation->scan.tombstones_skipped, count);
+	ADD(event->totals->attributed.tombstones_skipped, count);
+}
+
 /* Ends an operation: counted, and recorded when it was painful. One from before a pause ended nobody knows when
  * and where. */
 static __always_inline void
 finish(struct event *event, struct sexton_operation *operation)
 {
 	struct sexton_iterator_id id = { .iterator = operation->iterator, .slot = event->id.slot };
-	__u64 tombstones = operation->seek.tombstones_skipped + operation->scan.tombstones_skipped;
-	__u64 block_reads = operation->seek.block_reads + operation->scan.block_reads;
-
 	bool is_known = operation->pause == event->pause;
+	__u64 tombstones, block_reads;
 
 	operation->end_ns = is_known ? bpf_ktime_get_ns() : operation->return_ns;
+	if (is_known)
+		estimate_scan(event, operation);
+	tombstones = operation->seek.tombstones_skipped + operation->scan.tombstones_skipped;
+	block_reads = operation->seek.block_reads + operation->scan.block_reads;
 	ADD(event->totals->operations, 1);
 	if (tombstones >= event->recipe->tombstones_painful ||
 	    block_reads >= event->recipe->block_reads_painful) {
@@ -328,12 +398,23 @@ finish(struct event *event, struct sexton_operation *operation)
 	bpf_map_delete_elem(&sexton_operations, &id);
 }
 
-/* Whose iterator it is: from its creation, or from the field that a creation has shown. */
+/* The word at an offset of an iterator, 0 where it is not known or cannot be read. */
+static __always_inline __u64
+word_at(__u64 iterator, __u32 offset)
+{
+	__u64 word = 0;
+
+	if (offset)
+		bpf_probe_read_user(&word, sizeof(word), (const void *)(iterator + offset));
+	return word;
+}
+
+/* Whose iterator it is: from its creation, or from the fields that a creation has shown. */
 static __always_inline void
 identify(struct sexton_operation *operation, struct sexton_iterator_id *id)
 {
 	struct sexton_identity *identity = bpf_map_lookup_elem(&sexton_identities, id);
-	__u32 *offset;
+	struct sexton_learnt *learnt;
 
 	/* One from before a pause may be another iterator's by now. */
 	if (identity && identity->pause == operation->pause) {
@@ -342,10 +423,11 @@ identify(struct sexton_operation *operation, struct sexton_iterator_id *id)
 		operation->column_family_data = identity->column_family_data;
 		return;
 	}
-	offset = bpf_map_lookup_elem(&sexton_learnt_offsets, &id->slot);
-	if (offset && *offset)
-		bpf_probe_read_user(&operation->column_family_data, sizeof(__u64),
-				    (const void *)(id->iterator + *offset));
+	learnt = bpf_map_lookup_elem(&sexton_learnt_offsets, &id->slot);
+	if (!learnt)
+		return;
+	operation->database = word_at(id->iterator, learnt->database_offset);
+	operation->column_family_data = word_at(id->iterator, learnt->column_family_data_offset);
 }
 
 /* A rocksdb::Slice in memory. */
@@ -448,8 +530,10 @@ seek_return(struct pt_regs *registers, struct event *event)
 		return true;
 	settle(event);
 	operation = find_operation(event->id.slot, event->thread->active);
-	if (operation)
+	if (operation) {
 		operation->return_ns = bpf_ktime_get_ns();
+		estimate_seek(event, operation);
+	}
 	event->thread->owner = event->thread->active;
 	event->thread->active = 0;
 	return true;
@@ -499,24 +583,25 @@ new_iterator(struct pt_regs *registers, struct event *event)
 	return RETURN_WANTED;
 }
 
-/* Searches a fresh DBIter for the pointer to its column family, once per target. */
+/* Searches a fresh DBIter for the pointers to its column family and database, once per target. */
 static __always_inline void
-learn_offset(__u32 slot, __u64 iterator, __u64 column_family_data)
+learn_offsets(__u32 slot, __u64 iterator, const struct sexton_identity *identity)
 {
-	__u32 *learnt = bpf_map_lookup_elem(&sexton_learnt_offsets, &slot);
+	struct sexton_learnt *learnt = bpf_map_lookup_elem(&sexton_learnt_offsets, &slot);
 	__u64 word = 0;
 	__u32 offset;
 
-	if (!learnt || *learnt)
+	if (!learnt || learnt->column_family_data_offset)
 		return;
-	for (__u32 index = 1; index < LEARN_WORDS; index++) {
+	/* From the end, so that the first of several places stays. */
+	for (__u32 index = LEARN_WORDS - 1; index; index--) {
 		offset = index * 8;
 		if (bpf_probe_read_user(&word, sizeof(word), (const void *)(iterator + offset)))
-			return;
-		if (word == column_family_data) {
-			*learnt = offset;
-			return;
-		}
+			continue;
+		if (word == identity->column_family_data)
+			learnt->column_family_data_offset = offset;
+		if (word == identity->database)
+			learnt->database_offset = offset;
 	}
 }
 
@@ -535,9 +620,136 @@ new_iterator_return(struct pt_regs *registers, struct event *event)
 				 (const void *)(registers->ax + event->recipe->db_iter_offset)) &&
 	    id.iterator) {
 		bpf_map_update_elem(&sexton_identities, &id, creation, BPF_ANY);
-		learn_offset(event->id.slot, id.iterator, creation->column_family_data);
+		learn_offsets(event->id.slot, id.iterator, creation);
 	}
 	bpf_map_delete_elem(&sexton_creations, &event->id);
+	return true;
+}
+
+/* The account of a file, which begins now when it is new; 0 where there is no room. */
+static __always_inline struct sexton_file *
+open_file(struct event *event, __u64 address)
+{
+	struct sexton_file_id id = { .file = address, .slot = event->id.slot };
+	struct sexton_file *file = bpf_map_lookup_elem(&sexton_files, &id);
+
+	if (file)
+		return file;
+	bpf_map_update_elem(&sexton_files, &id, &empty_file, BPF_NOEXIST);
+	file = bpf_map_lookup_elem(&sexton_files, &id);
+	if (!file)
+		ADD(event->totals->map_full, 1);
+	return file;
+}
+
+/* The file that a BlockFetcher reads from. As long as it is not known where that stands, user space is shown the
+ * object. */
+static __always_inline long
+file_of(struct event *event, __u64 fetcher, __u64 *address)
+{
+	struct sexton_file *unknown;
+
+	if (event->recipe->fetch_file_offset != SEXTON_FETCH_FILE_UNKNOWN)
+		return bpf_probe_read_user(address, sizeof(*address),
+					   (const void *)(fetcher + event->recipe->fetch_file_offset));
+	unknown = open_file(event, 0);
+	return unknown ? bpf_probe_read_user(unknown->fetcher, sizeof(unknown->fetcher), (const void *)fetcher)
+		       : 0;
+}
+
+/* Who is charged for a block that is read now. After a pause that is known only inside a positioning call that
+ * began before it: the call's frame is still there. */
+static __always_inline __u64
+reader(struct pt_regs *registers, struct event *event)
+{
+	struct sexton_thread *thread = event->thread;
+
+	if (thread->pause == event->pause)
+		return thread->active ? thread->active : thread->owner;
+	return registers->sp < thread->active_stack_pointer ? thread->active : 0;
+}
+
+/* BlockFetcher::ReadBlockContents(Status *result, this). No event of the thread's account: what was counted is
+ * charged at the next one. */
+static __always_inline int
+read_block(struct pt_regs *registers, struct event *event)
+{
+	__u64 file = 0;
+
+	if (!open_thread(event))
+		return RETURN_UNWANTED;
+	if (file_of(event, registers->si, &file)) {
+		ADD(event->totals->read_failures, 1);
+		return RETURN_UNWANTED;
+	}
+	event->thread->fetch_iterator = reader(registers, event);
+	event->thread->fetch_file = file;
+	event->thread->fetch_reads = event->now.block_reads;
+	event->thread->fetch_bytes = event->now.block_read_bytes;
+	event->thread->fetch_start_ns = bpf_ktime_get_ns();
+	return RETURN_WANTED;
+}
+
+static __always_inline void
+add_fetches(struct sexton_fetches *sum, const struct sexton_fetches *fetched)
+{
+	ADD(sum->count, fetched->count);
+	ADD(sum->bytes, fetched->bytes);
+	ADD(sum->latency_ns, fetched->latency_ns);
+}
+
+/* floor(log2(value)), 0 of 0. */
+static __always_inline __u32
+log2_of(__u64 value)
+{
+	__u32 result = 0;
+
+	for (__u32 shift = 32; shift; shift /= 2) {
+		if (value >> shift) {
+			value >>= shift;
+			result += shift;
+		}
+	}
+	return result;
+}
+
+static __always_inline void
+charge_file(struct event *event, const struct sexton_fetches *fetched)
+{
+	struct sexton_file *file = open_file(event, event->thread->fetch_file);
+	__u32 bucket = log2_of(fetched->latency_ns);
+
+	if (!file)
+		return;
+	add_fetches(&file->fetches, fetched);
+	if (bucket >= SEXTON_LATENCY_BUCKETS)
+		bucket = SEXTON_LATENCY_BUCKETS - 1;
+	if (fetched->count)
+		ADD(file->histogram[bucket], 1);
+}
+
+/* Whether it was waited for. */
+static __always_inline bool
+read_block_return(struct event *event)
+{
+	struct sexton_operation *operation;
+	struct sexton_fetches fetched;
+	__u64 start_boot_ns = 0;
+
+	event->thread = bpf_map_lookup_elem(&sexton_threads, &event->id);
+	if (!event->thread || !event->thread->fetch_start_ns)
+		return false;
+	fetched.latency_ns = bpf_ktime_get_ns() - event->thread->fetch_start_ns;
+	event->thread->fetch_start_ns = 0;
+	if (!read_counters(event, &start_boot_ns) || event->thread->start_boot_ns != start_boot_ns)
+		return true;
+	fetched.count = counted(event->now.block_reads, event->thread->fetch_reads);
+	fetched.bytes = counted(event->now.block_read_bytes, event->thread->fetch_bytes);
+	ADD(event->totals->block_reads_timed, fetched.count);
+	operation = find_operation(event->id.slot, event->thread->fetch_iterator);
+	if (operation)
+		add_fetches(&operation->fetches, &fetched);
+	charge_file(event, &fetched);
 	return true;
 }
 
@@ -565,6 +777,8 @@ on_entry(struct pt_regs *registers, __u32 slot, __u32 site)
 		return seek_entry(registers, &event, site);
 	if (site == SEXTON_SITE_NEW_ITERATOR)
 		return new_iterator(registers, &event);
+	if (site == SEXTON_SITE_READ_BLOCK)
+		return read_block(registers, &event);
 	iterator_end(registers, &event);
 	return RETURN_UNWANTED;
 }
@@ -572,7 +786,11 @@ on_entry(struct pt_regs *registers, __u32 slot, __u32 site)
 static __always_inline bool
 follow_return(struct pt_regs *registers, struct event *event, __u32 site)
 {
-	return site < SEXTON_SEEK_KINDS ? seek_return(registers, event) : new_iterator_return(registers, event);
+	if (site < SEXTON_SEEK_KINDS)
+		return seek_return(registers, event);
+	if (site == SEXTON_SITE_READ_BLOCK)
+		return read_block_return(event);
+	return new_iterator_return(registers, event);
 }
 
 /* A probe at a function's return has fired. It was paid for at the entry. */

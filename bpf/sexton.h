@@ -28,6 +28,14 @@
 /* Iterators of all targets that are open at the same time in a window. */
 #define SEXTON_ITERATORS_MAX 32768
 
+/* SST files of all targets that are read from in a window. A database has some thousands of them; those that do
+ * not fit are read all the same, but get no latencies of their own. */
+#define SEXTON_FILES_MAX 8192
+
+/* Buckets of a latency histogram: bucket n counts what took from 2^n to 2^(n+1) ns, the last one also all above
+ * (nine minutes). */
+#define SEXTON_LATENCY_BUCKETS 40
+
 /* Bytes of the ring buffer of painful operations: some 14,000 records between two drains. */
 #define SEXTON_RECORDS_BYTES (4 * 1024 * 1024)
 
@@ -54,7 +62,9 @@ enum sexton_site {
 	SEXTON_SITE_ITERATOR_END = 4,
 	/* DBImpl::NewIterator. */
 	SEXTON_SITE_NEW_ITERATOR = 5,
-	SEXTON_SITES = 6,
+	/* BlockFetcher::ReadBlockContents. */
+	SEXTON_SITE_READ_BLOCK = 6,
+	SEXTON_SITES = 7,
 };
 
 /* Room for sites: a power of two, so that a masked number is a valid index to the verifier. */
@@ -62,6 +72,16 @@ enum sexton_site {
 
 /* Attach cookie: slot << SEXTON_COOKIE_SITE_BITS | site. */
 #define SEXTON_COOKIE_SITE_BITS 8
+
+/* In sexton_recipe: where a BlockFetcher has its file is still to be found out. */
+#define SEXTON_FETCH_FILE_UNKNOWN 0xffffffffU
+
+/* Words of a BlockFetcher that user space is shown to find that out; the file is among the first in all versions
+ * that were looked at. */
+#define SEXTON_FETCHER_WORDS 8
+
+/* Perf level from which on RocksDB counts (kEnableCount). */
+#define SEXTON_PERF_LEVEL_COUNTS 2
 
 /* How to read a target's thread-local counters; written by user space, one per slot. */
 struct sexton_recipe {
@@ -86,7 +106,13 @@ struct sexton_recipe {
 	unsigned int current_key_offset;
 	/* The process that is meant: a probe's breakpoint is inherited by a fork, its recipe is not. 0: none. */
 	unsigned int process_id;
-	unsigned int padding;
+	/* Whether threads have a perf_context: else only the estimate can be had, and no offset of theirs holds. */
+	unsigned int has_perf_context;
+	/* Offset in DBIter of num_internal_keys_skipped_, from which to estimate where nothing is counted, or 0
+	 * when not known. */
+	unsigned int keys_skipped_offset;
+	/* Offset in BlockFetcher of the pointer to its file, or SEXTON_FETCH_FILE_UNKNOWN. */
+	unsigned int fetch_file_offset;
 	/* What an entry that is followed takes from the credit, its return included; by enum sexton_site. */
 	unsigned int price_ns[SEXTON_SITES_MAX];
 };
@@ -114,11 +140,23 @@ struct sexton_counters {
 	unsigned long long block_cache_hits;
 };
 
+/* Blocks read by BlockFetcher::ReadBlockContents. */
+struct sexton_fetches {
+	/* Reads from the file, by block_read_count: what came out of the readahead buffer is not among them. */
+	unsigned long long count;
+	/* By block_read_byte. */
+	unsigned long long bytes;
+	/* From entry to return, of all calls. */
+	unsigned long long latency_ns;
+};
+
 /* One iterator operation: a positioning call and the scan after it. In the map while it runs, in the
  * ring buffer once it has ended and was painful. */
 struct sexton_operation {
 	struct sexton_counters seek;
 	struct sexton_counters scan;
+	/* In the seek and in the scan. */
+	struct sexton_fetches fetches;
 	/* Address of the DBIter, with the slot the operation's name. */
 	unsigned long long iterator;
 	/* Address of the ColumnFamilyData, or 0 when not known. */
@@ -143,6 +181,12 @@ struct sexton_operation {
 	/* Bytes of end_key that are valid. */
 	unsigned int end_key_bytes;
 	unsigned int slot;
+	/* Whether its tombstones are an estimate: the internal keys of all kinds that the calls which were seen
+	 * have stepped over. */
+	unsigned int is_estimated;
+	unsigned int padding;
+	/* The iterator's own count at the return of the positioning call. */
+	unsigned long long keys_skipped_at_return;
 	/* What the iterator was positioned by. */
 	unsigned char key[SEXTON_KEY_BYTES_MAX];
 	/* Where the iterator stood at the end of the operation: what was skipped lies between the two. */
@@ -171,6 +215,14 @@ struct sexton_identity {
 	unsigned long long pause;
 };
 
+/* Where a DBIter keeps whose it is, once a creation has shown it; 0 until then. */
+struct sexton_learnt {
+	/* Offset of ColumnFamilyData*. */
+	unsigned int column_family_data_offset;
+	/* Offset of DBImpl*; newer versions keep none. */
+	unsigned int database_offset;
+};
+
 /* A thread's account while a window is open: who is charged for what is counted next. */
 struct sexton_thread {
 	/* The last reading; everything up to it has been charged to somebody. */
@@ -185,6 +237,30 @@ struct sexton_thread {
 	unsigned long long start_boot_ns;
 	/* The last pause before its last event. After a later one it is not known whose the thread is. */
 	unsigned long long pause;
+	/* The block read that is running: its start, 0 for none, the iterator it is charged to, or 0, its
+	 * RandomAccessFileReader and the counters at the entry. */
+	unsigned long long fetch_start_ns;
+	unsigned long long fetch_iterator;
+	unsigned long long fetch_file;
+	unsigned long long fetch_reads;
+	unsigned long long fetch_bytes;
+};
+
+/* Names a file in the map, for as long as it is open: by its RandomAccessFileReader. */
+struct sexton_file_id {
+	unsigned long long file;
+	unsigned int slot;
+	unsigned int padding;
+};
+
+/* What was read from one file in a window, by whatever thread: its iterators, point reads, compactions. */
+struct sexton_file {
+	struct sexton_fetches fetches;
+	/* Reads from the file by latency. */
+	unsigned long long histogram[SEXTON_LATENCY_BUCKETS];
+	/* Only of file 0, which stands for all as long as it is not known where a BlockFetcher has its file: the
+	 * beginning of the last one. */
+	unsigned long long fetcher[SEXTON_FETCHER_WORDS];
 };
 
 /* How often one site's probe fired. An entry is skipped where its target is not armed or has no credit left, a
@@ -204,6 +280,10 @@ struct sexton_totals {
 	struct sexton_counters unowned;
 	unsigned long long operations;
 	unsigned long long operations_painful;
+	/* Operations whose tombstones are an estimate. */
+	unsigned long long operations_estimated;
+	/* Reads of blocks that were timed. */
+	unsigned long long block_reads_timed;
 	/* Painful records that did not fit into the ring buffer. */
 	unsigned long long records_lost;
 	/* Times a counter or a key could not be read. */
@@ -253,19 +333,23 @@ struct sexton_process_event {
 #define SEXTON_ASSERT_SIZE(type, bytes) \
 	_Static_assert(sizeof(type) == (bytes), #type " must be " #bytes " bytes in C and in Rust")
 
-SEXTON_ASSERT_SIZE(struct sexton_recipe, 104);
+SEXTON_ASSERT_SIZE(struct sexton_recipe, 112);
 SEXTON_ASSERT_SIZE(struct sexton_process, 20);
 SEXTON_ASSERT_SIZE(struct sexton_spending, 16);
 SEXTON_ASSERT_SIZE(struct sexton_counters, 40);
-SEXTON_ASSERT_SIZE(struct sexton_operation, 432);
+SEXTON_ASSERT_SIZE(struct sexton_operation, 472);
 SEXTON_ASSERT_SIZE(struct sexton_iterator_id, 16);
 SEXTON_ASSERT_SIZE(struct sexton_thread_id, 8);
 SEXTON_ASSERT_SIZE(struct sexton_identity, 32);
-SEXTON_ASSERT_SIZE(struct sexton_thread, 80);
-SEXTON_ASSERT_SIZE(struct sexton_totals, 376);
+SEXTON_ASSERT_SIZE(struct sexton_thread, 120);
+SEXTON_ASSERT_SIZE(struct sexton_fetches, 24);
+SEXTON_ASSERT_SIZE(struct sexton_learnt, 8);
+SEXTON_ASSERT_SIZE(struct sexton_file_id, 16);
+SEXTON_ASSERT_SIZE(struct sexton_file, 408);
+SEXTON_ASSERT_SIZE(struct sexton_totals, 392);
 SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 72);
 SEXTON_ASSERT_SIZE(struct sexton_process_event, 16);
 _Static_assert(SEXTON_SITES <= SEXTON_SITES_MAX, "every site has room");
-_Static_assert(__builtin_offsetof(struct sexton_operation, end_key) == 304, "the keys end the operation");
+_Static_assert(__builtin_offsetof(struct sexton_operation, end_key) == 344, "the keys end the operation");
 
 #endif

@@ -84,6 +84,9 @@ pub struct TargetView {
     pub operations: u64,
     /// Painful ones of these.
     pub operations_painful: u64,
+    /// Operations whose tombstones are an estimate: RocksDB's counters stand still, and the iterator's own count of
+    /// what its last call stepped over, keys of all kinds, was taken instead.
+    pub operations_estimated: u64,
     /// Time that probes were armed, seconds.
     pub window_seconds: f64,
     /// Windows opened.

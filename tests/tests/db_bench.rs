@@ -9,8 +9,9 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use sexton::probe::{KernelFeatures, Mechanism};
-use sexton_tests::agent::{self, Observer};
+use sexton_tests::agent::{self, Observer, count};
 use sexton_tests::db_bench::{self, SeekPlan, Seeks};
+use sexton_tests::truth::Truth;
 use std::path::Path;
 use std::time::Duration;
 
@@ -67,5 +68,28 @@ fn run(database: &Path, seed: u64, arguments: &[&str]) -> Result<Value> {
     ensure!(truth.tombstones_skipped > 1_000_000, "run {seed} met too few tombstones: {truth:?}");
     ensure!(truth.block_reads > 1_000, "run {seed} read too few blocks: {truth:?}");
     truth.check(&observed, READS).with_context(|| format!("run {seed} {arguments:?}"))?;
+    check_block_reads(&observed, truth, database)?;
     Ok(observed)
+}
+
+/// Every block read was timed, and belongs to a file: reads, bytes and latencies of all files together are what
+/// was counted. The files that were named are the database's.
+fn check_block_reads(observed: &Value, truth: Truth, database: &Path) -> Result<()> {
+    let (mut reads, mut bytes, mut in_histograms, mut named) = (0, 0, 0, 0);
+    for file in agent::list(observed, "files")? {
+        reads += count(file, "/fetches/count")?;
+        bytes += count(file, "/fetches/bytes")?;
+        ensure!(count(file, "/fetches/latency_ns")? > 0, "reads that took no time: {file}");
+        let histogram = agent::list(file, "latency_histogram")?;
+        in_histograms += histogram.iter().filter_map(Value::as_u64).sum::<u64>();
+        if let Some(number) = file.get("number").and_then(Value::as_u64) {
+            ensure!(database.join(format!("{number:06}.sst")).is_file(), "there is no file {number}");
+            named += count(file, "/fetches/count")?;
+        }
+    }
+    ensure!((reads, bytes) == (truth.block_reads, truth.block_read_bytes), "{reads} reads, {bytes} bytes");
+    ensure!(in_histograms == reads, "{in_histograms} reads in histograms, {reads} in all");
+    ensure!(count(observed, "/block_reads_timed")? == reads, "not all reads were timed");
+    ensure!(named > 0, "no file has a name: {}", observed["files"]);
+    Ok(())
 }

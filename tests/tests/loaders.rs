@@ -80,8 +80,11 @@ struct Sums {
     records_lost: u64,
     map_full: u64,
     read_failures: u64,
+    block_reads_timed: u64,
     /// Firings of each site's probes.
     sites: Value,
+    /// Of each SST file: number, block reads and their bytes.
+    files: Vec<(Value, u64, u64)>,
     /// Of each painful operation, in order: kind, keys and counters.
     operations_seen: Vec<(String, String, String, Value, Value)>,
 }
@@ -100,10 +103,22 @@ impl Sums {
             records_lost: count(observed, "/records_lost")?,
             map_full: count(observed, "/map_full")?,
             read_failures: count(observed, "/read_failures")?,
+            block_reads_timed: count(observed, "/block_reads_timed")?,
             sites: part("probe_sites"),
+            files: files(observed)?,
             operations_seen: list(observed, "observations")?.iter().map(seen).collect(),
         })
     }
+}
+
+fn files(observed: &Value) -> Result<Vec<(Value, u64, u64)>> {
+    let file = |file: &Value| {
+        let number = file.get("number").cloned().unwrap_or_default();
+        Ok((number, count(file, "/fetches/count")?, count(file, "/fetches/bytes")?))
+    };
+    let mut files = list(observed, "files")?.iter().map(file).collect::<Result<Vec<_>>>()?;
+    files.sort_by_key(|(number, reads, bytes)| (number.as_u64(), *reads, *bytes));
+    Ok(files)
 }
 
 fn seen(operation: &Value) -> (String, String, String, Value, Value) {

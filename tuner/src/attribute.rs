@@ -235,6 +235,7 @@ mod tests {
                 seek_latency_ns,
                 scan_elapsed_ns,
                 block_fetches,
+                estimated: false,
             },
         )
     }

@@ -205,6 +205,7 @@ mod tests {
             seek_latency_ns: 1,
             scan_elapsed_ns: 0,
             block_fetches: BlockFetches::default(),
+            estimated: false,
         }
     }
 

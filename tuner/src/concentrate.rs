@@ -100,6 +100,7 @@ mod tests {
             seek_latency_ns: 0,
             scan_elapsed_ns: 0,
             block_fetches: BlockFetches::default(),
+            estimated: false,
         }
     }
 

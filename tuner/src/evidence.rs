@@ -128,6 +128,10 @@ pub struct Observation {
     /// Block reads of both that were timed; fewer than were counted where the probes saw not all.
     #[serde(default)]
     pub block_fetches: BlockFetches,
+    /// Whether its tombstones are an estimate: the internal keys of all kinds that the calls which were seen
+    /// stepped over, by the iterator's own count. RocksDB's counters stood still.
+    #[serde(default)]
+    pub estimated: bool,
 }
 
 impl Observation {
@@ -155,6 +159,9 @@ pub struct Window {
     /// Block reads that the probes timed, of all databases; `total` has those that were counted.
     #[serde(default)]
     pub block_reads_timed: u64,
+    /// Operations whose tombstones are an estimate; they are in `attributed` and in `total` as well.
+    #[serde(default)]
+    pub operations_estimated: u64,
 }
 
 /// The sentinel's exact totals over an interval: no probe, all threads.

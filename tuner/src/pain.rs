@@ -279,6 +279,7 @@ mod tests {
             seek_latency_ns: seek.2,
             scan_elapsed_ns: scan.2,
             block_fetches: BlockFetches::default(),
+            estimated: false,
         }
     }
 

@@ -104,6 +104,7 @@ prop_compose! {
             seek_latency_ns,
             scan_elapsed_ns,
             block_fetches,
+            estimated: false,
         }
     }
 }

@@ -129,6 +129,7 @@ impl Scrape {
         self.set("sexton_probe_budget_available_seconds", &label, target.probes.available_seconds);
         whole("sexton_operations_total", target.operations);
         whole("sexton_operations_painful_total", target.operations_painful);
+        whole("sexton_operations_estimated_total", target.operations_estimated);
         whole("sexton_records_lost_total", target.records_lost);
         self.set("sexton_seek_pain_ratio", &label, target.pain_seconds_per_second);
     }

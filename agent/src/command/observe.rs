@@ -1,20 +1,26 @@
 //! `sexton observe`: one window on one process, and what it saw.
 
 use super::interrupt::Interrupt;
-use crate::engine::identity::Identities;
+use crate::engine::identity::{Identities, SstIdentity};
 use crate::failure::Failure;
 use crate::probe::{
-    Credit, KernelFeatures, Loader, Mechanism, Sentinel, Thresholds, TotalsBy, WindowResult, Windows,
+    Credit, FileFetches, KernelFeatures, Loader, Mechanism, OpenWindow, Sentinel, Thresholds, TotalsBy,
+    WindowResult, Windows,
 };
 use crate::target::facts::Target;
 use crate::target::inspect::Inspector;
 use crate::target::process::is_alive;
 use clap::Args;
 use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::{Duration, Instant};
 
 /// Observations printed; the sums are always over all of them.
 const OBSERVATIONS_SHOWN_MAX: usize = 1_000;
+
+/// Files printed; the sums are always over all of them.
+const FILES_SHOWN_MAX: usize = 1_000;
 
 /// How often the ring buffer is emptied while the window is open.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -77,7 +83,7 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
     if let Some(reason) = sentinel.absence() {
         eprintln!("this kernel has no sentinel, totals are those of the window: {reason}");
     }
-    wait(arguments, &target, &mut windows, &interrupt)?;
+    let names = wait(arguments, &target, &mut windows, &mut window, &interrupt)?;
     let settling = sentinel.read(SLOT)?;
     window.disarm();
     let closing = sentinel.read(SLOT)?;
@@ -97,12 +103,15 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
         "unowned": result.unowned,
         "operations": result.window.operations,
         "operations_painful": result.window.operations_painful,
+        "operations_estimated": result.window.operations_estimated,
         "records_lost": result.window.records_lost,
         "probe_hits": result.probe_cost.total(),
         "probe_sites": result.probe_cost.sites,
         "read_failures": result.read_failures,
         "map_full": result.map_full,
         "duration_ns": result.window.duration_ns,
+        "block_reads_timed": result.window.block_reads_timed,
+        "files": files(&names, &result.files),
         "observations": observations(&target, &result, arguments.show_keys),
     });
     if arguments.json {
@@ -113,12 +122,19 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Names of the files that blocks were read from, by the address that the probes saw.
+type FileNames = HashMap<u64, SstIdentity>;
+
+/// Waits for the window's end. Files are asked for their names meanwhile: in the end the process may have gone.
 fn wait(
     arguments: &ObserveArguments,
     target: &Target,
     windows: &mut Windows,
+    window: &mut OpenWindow,
     interrupt: &Interrupt,
-) -> Result<(), Failure> {
+) -> Result<FileNames, Failure> {
+    let mut identities = Identities::default();
+    let mut names = FileNames::new();
     let until = Instant::now() + Duration::from_secs(arguments.seconds);
     while Instant::now() < until {
         std::thread::sleep(POLL_INTERVAL.min(until.saturating_duration_since(Instant::now())));
@@ -126,8 +142,14 @@ fn wait(
         if interrupt.is_raised() || !is_alive(&target.process) {
             break;
         }
+        windows.learn_file_offset(window, |fetcher| identities.find_file(target, fetcher))?;
+        for read in windows.files(window)? {
+            if let Entry::Vacant(unnamed) = names.entry(read.file) {
+                identities.file(target, read.file).map(|name| unnamed.insert(name));
+            }
+        }
     }
-    Ok(())
+    Ok(names)
 }
 
 fn observations(target: &Target, result: &WindowResult, show_keys: bool) -> Vec<Value> {
@@ -146,8 +168,27 @@ fn observations(target: &Target, result: &WindowResult, show_keys: bool) -> Vec<
                 "seek_latency_ns": seen.seek_latency_ns,
                 "scan_elapsed_ns": seen.scan_elapsed_ns,
                 "block_fetches": seen.block_fetches,
+                "estimated": seen.estimated,
                 "database": database,
                 "column_family": column_family,
+            })
+        })
+        .collect()
+}
+
+/// Files that blocks were read from, most reads first.
+fn files(names: &FileNames, files: &[FileFetches]) -> Vec<Value> {
+    let mut files: Vec<&FileFetches> = files.iter().collect();
+    files.sort_by_key(|file| std::cmp::Reverse((file.fetches.count, file.file)));
+    let shown = files.into_iter().take(FILES_SHOWN_MAX);
+    shown
+        .map(|read| {
+            let name = names.get(&read.file);
+            json!({
+                "database": name.map(|name| &name.database),
+                "number": name.map(|name| name.number),
+                "fetches": read.fetches,
+                "latency_histogram": read.latency_histogram,
             })
         })
         .collect()
@@ -170,6 +211,18 @@ fn print_text(report: &Value, totals_by: TotalsBy) {
         "{} operations, {} of them painful, {} records lost",
         report["operations"], report["operations_painful"], report["records_lost"]
     );
+    if report["operations_estimated"] != 0 {
+        println!(
+            "{} operations are an estimate: RocksDB's counters stand still, the iterators' own were taken",
+            report["operations_estimated"]
+        );
+    }
+    for file in report["files"].as_array().into_iter().flatten().take(5) {
+        println!(
+            "  file {}: {} reads of {} bytes took {} ns",
+            file["number"], file["fetches"]["count"], file["fetches"]["bytes"], file["fetches"]["latency_ns"]
+        );
+    }
     for seen in report["observations"].as_array().into_iter().flatten().take(20) {
         println!(
             "  {} {}: {} tombstones in the seek, {} in the scan after it, {} ns + {} ns",

@@ -2,10 +2,10 @@
 
 use super::watched::Watched;
 use crate::actuator::{ActuatorError, HookClient, HookOptions};
-use crate::probe::{Operation, WindowResult};
+use crate::probe::{FileFetches, Operation, WindowResult};
 use crate::sst;
 use crate::target::facts::{DatabaseDirectory, Gap};
-use sexton_tuner::evidence::{Evidence, Observation, SstFile};
+use sexton_tuner::evidence::{Evidence, FileReads, Observation, SstFile};
 use sexton_tuner::policy::{ActuatorKind, Mode};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,7 +15,9 @@ use tracing::debug;
 
 /// Replaces a target's evidence by what this window saw.
 pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<&Path>) {
+    watched.identities.begin_window();
     let mut observations = by_database(watched, result.operations);
+    let mut file_reads = file_reads(watched, result.files);
     connect_hook(watched, hook_library);
     watched.files_gap = None;
     watched.evidence = watched
@@ -30,7 +32,7 @@ pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<
             sentinel: watched.interval,
             observations: observations.remove(&database.path).unwrap_or_default(),
             files: files(watched, &database).unwrap_or_default(),
-            file_reads: Vec::new(),
+            file_reads: file_reads.remove(&database.path).unwrap_or_default(),
             past_actions: watched.past_actions.get(&database.path).cloned().unwrap_or_default(),
         })
         .collect();
@@ -55,6 +57,21 @@ fn by_database(watched: &mut Watched, operations: Vec<Operation>) -> BTreeMap<Pa
     }
     if homeless > 0 {
         debug!(target = watched.target.name, homeless, "operations of an unknown database");
+    }
+    by_database
+}
+
+/// What was read from each file, by database directory. Files whose names cannot be read are left out.
+fn file_reads(watched: &Watched, files: Vec<FileFetches>) -> BTreeMap<PathBuf, Vec<FileReads>> {
+    let mut by_database: BTreeMap<PathBuf, Vec<FileReads>> = BTreeMap::new();
+    for read in files {
+        if let Some(file) = watched.identities.file(&watched.target, read.file) {
+            by_database.entry(file.database).or_default().push(FileReads {
+                number: file.number,
+                fetches: read.fetches,
+                latency_histogram: read.latency_histogram,
+            });
+        }
     }
     by_database
 }

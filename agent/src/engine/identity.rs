@@ -1,7 +1,10 @@
-//! From the addresses that probes saw to names: which database directory, which column family.
+//! From the addresses that probes saw to names: which database directory, which column family, which SST file.
 //!
 //! A name is read from the target's memory and believed only where it is one of the names that are
-//! possible: a directory that the process has open, a printable column family name.
+//! possible: a directory that the process has open, a printable column family name, the number of a file of an open
+//! database. Handles come and go and addresses are used again, so names are read anew for each window; what
+//! outlives a window is which database a column family belongs to, and only for as long as both still answer
+//! to the same names.
 
 use crate::actuator::HandlePointers;
 use crate::probe::Operation;
@@ -19,6 +22,15 @@ const COLUMN_FAMILY_ID_OFFSET: u64 = 0;
 
 /// Offset of `ColumnFamilyData::name_`.
 const COLUMN_FAMILY_NAME_OFFSET: u64 = 8;
+
+/// Bytes of a `RandomAccessFileReader` that are searched for its name; since RocksDB 6.25 it stands at 104.
+const FILE_NAME_OFFSET_MAX: u64 = 192;
+
+/// No object lies below: the kernel maps nothing there.
+const ADDRESS_MIN: u64 = 0x1000;
+
+/// Digits of a file's number that RocksDB writes at least.
+const SST_DIGITS_MIN: usize = 6;
 
 /// Longest directory name believed: PATH_MAX.
 const DIRECTORY_BYTES_MAX: usize = 4096;
@@ -45,43 +57,116 @@ pub struct ColumnFamilyIdentity {
 /// fills it again.
 #[derive(Debug, Default)]
 pub struct Identities {
+    /// Read in this window.
     column_families: HashMap<u64, Option<ColumnFamilyIdentity>>,
+    /// Read in this window.
     databases: HashMap<u64, Option<PathBuf>>,
     handles: BTreeMap<(PathBuf, String), HandlePointers>,
+    /// By the address of a `ColumnFamilyData`: from the creations of iterators that were seen.
+    homes: HashMap<u64, Home>,
+    /// Offset of `RandomAccessFileReader::file_name_`, once a file has shown it: it differs between versions.
+    file_name_offset: Option<u64>,
+}
+
+/// Where a column family belongs.
+#[derive(Debug)]
+struct Home {
+    database: u64,
+    directory: PathBuf,
+    family: ColumnFamilyIdentity,
+}
+
+/// An SST file as its process knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SstIdentity {
+    /// Directory of the database it belongs to.
+    pub database: PathBuf,
+    /// Its number, as in `000123.sst`.
+    pub number: u64,
 }
 
 impl Identities {
+    /// Begins with a window's operations: names are read anew.
+    pub fn begin_window(&mut self) {
+        self.column_families.clear();
+        self.databases.clear();
+        if self.homes.len() > ADDRESSES_MAX {
+            self.homes.clear();
+        }
+    }
+
     /// Learns from one operation; gives the directory and the column family as far as they are known.
     pub fn resolve(&mut self, target: &Target, operation: &Operation) -> (Option<PathBuf>, Option<String>) {
         if self.column_families.len() + self.databases.len() > ADDRESSES_MAX {
-            *self = Identities::default();
+            let file_name_offset = self.file_name_offset;
+            *self = Identities { file_name_offset, ..Identities::default() };
         }
-        let pid = target.process.pid;
-        let family = (operation.column_family_data != 0)
-            .then(|| {
-                self.column_families
-                    .entry(operation.column_family_data)
-                    .or_insert_with(|| read_column_family(pid, operation.column_family_data))
-                    .clone()
-            })
-            .flatten();
-        let directory = (operation.database != 0)
-            .then(|| {
-                self.databases
-                    .entry(operation.database)
-                    .or_insert_with(|| read_directory(target, operation.database))
-                    .clone()
-            })
-            .flatten();
+        let family = self.column_family(target, operation.column_family_data);
+        let mut directory = self.directory(target, operation.database);
         if let (Some(directory), Some(family)) = (&directory, &family) {
+            self.note(operation, directory, family);
+        } else if let Some(family) = &family {
+            directory = self.home(target, operation.column_family_data, family);
+        }
+        (directory, family.map(|family| family.name))
+    }
+
+    /// The file whose `RandomAccessFileReader` is at `address`; `None` where its name is none that can be, or it is
+    /// not known yet where names stand.
+    pub fn file(&self, target: &Target, address: u64) -> Option<SstIdentity> {
+        named_file(target, address.checked_add(self.file_name_offset?)?)
+    }
+
+    /// At which byte of a `BlockFetcher`, which begins with these words, the pointer to its file stands: to an object
+    /// that has the name of an SST file of an open database.
+    pub fn find_file(&mut self, target: &Target, fetcher: &[u64]) -> Option<u32> {
+        for (at, address) in fetcher.iter().enumerate() {
+            for name_offset in (0..FILE_NAME_OFFSET_MAX).step_by(8) {
+                let place = address.checked_add(name_offset).filter(|_| *address >= ADDRESS_MIN);
+                if place.and_then(|place| named_file(target, place)).is_some() {
+                    self.file_name_offset = Some(name_offset);
+                    return u32::try_from(at * size_of::<u64>()).ok();
+                }
+            }
+        }
+        None
+    }
+
+    fn column_family(&mut self, target: &Target, address: u64) -> Option<ColumnFamilyIdentity> {
+        let pid = target.process.pid;
+        let read = || read_column_family(pid, address);
+        (address != 0).then(|| self.column_families.entry(address).or_insert_with(read).clone()).flatten()
+    }
+
+    fn directory(&mut self, target: &Target, address: u64) -> Option<PathBuf> {
+        let read = || read_directory(target, address);
+        (address != 0).then(|| self.databases.entry(address).or_insert_with(read).clone()).flatten()
+    }
+
+    fn note(&mut self, operation: &Operation, directory: &Path, family: &ColumnFamilyIdentity) {
+        let home =
+            Home { database: operation.database, directory: directory.to_owned(), family: family.clone() };
+        self.homes.insert(operation.column_family_data, home);
+        if operation.column_family_handle != 0 {
             let handles = HandlePointers {
                 database: operation.database,
                 column_family_handle: operation.column_family_handle,
                 column_family_id: family.id,
             };
-            self.handles.insert((directory.clone(), family.name.clone()), handles);
+            self.handles.insert((directory.to_owned(), family.name.clone()), handles);
         }
-        (directory, family.map(|family| family.name))
+    }
+
+    /// The directory of a column family whose database no probe saw, from an earlier creation: believed where both
+    /// are still what they were.
+    fn home(&mut self, target: &Target, address: u64, family: &ColumnFamilyIdentity) -> Option<PathBuf> {
+        let home = self.homes.get(&address)?;
+        let (database, directory) = (home.database, home.directory.clone());
+        if home.family == *family && self.directory(target, database).as_ref() == Some(&directory) {
+            return Some(directory);
+        }
+        self.homes.remove(&address);
+        None
     }
 
     /// The pointers to a column family, as last seen at the creation of an iterator.
@@ -104,6 +189,7 @@ impl Identities {
     pub fn forget(&mut self, database: u64) {
         self.databases.remove(&database);
         self.handles.retain(|_, known| known.database != database);
+        self.homes.retain(|_, home| home.database != database);
         self.column_families.clear();
     }
 }
@@ -120,15 +206,48 @@ fn read_column_family(pid: u32, address: u64) -> Option<ColumnFamilyIdentity> {
 fn read_directory(target: &Target, address: u64) -> Option<PathBuf> {
     let name_address = address.checked_add(DATABASE_NAME_OFFSET)?;
     let name = memory::read_std_string(target.process.pid, name_address, DIRECTORY_BYTES_MAX).ok()?;
-    let name = PathBuf::from(String::from_utf8(name).ok()?);
+    open_directory(target, Path::new(&String::from_utf8(name).ok()?))
+}
+
+/// The open database that the target calls `name`, where there is just one.
+fn open_directory(target: &Target, name: &Path) -> Option<PathBuf> {
     // Relative names are relative to the directory the process was in when it opened the database.
-    let matches =
-        |path: &PathBuf| *path == name || (name.is_relative() && path.ends_with(without_dot(&name)));
+    let matches = |path: &PathBuf| *path == name || (name.is_relative() && path.ends_with(without_dot(name)));
     let mut found = target.databases.iter().map(|database| &database.path).filter(|path| matches(path));
     let first = found.next()?;
     found.next().is_none().then(|| first.clone())
 }
 
+/// The SST file whose name is the `std::string` at `address`.
+fn named_file(target: &Target, address: u64) -> Option<SstIdentity> {
+    let name = memory::read_std_string(target.process.pid, address, DIRECTORY_BYTES_MAX).ok()?;
+    let name = PathBuf::from(String::from_utf8(name).ok()?);
+    let number = sst_number(name.file_name()?.to_str()?)?;
+    Some(SstIdentity { database: open_directory(target, name.parent()?)?, number })
+}
+
+/// The number in `000123.sst`.
+fn sst_number(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".sst")?;
+    let is_number = digits.len() >= SST_DIGITS_MIN && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().ok()).flatten()
+}
+
 fn without_dot(path: &Path) -> &Path {
     path.strip_prefix(".").unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_sst_files_and_of_nothing_else() {
+        assert_eq!(sst_number("000123.sst"), Some(123));
+        assert_eq!(sst_number("1234567.sst"), Some(1_234_567));
+        for name in ["123.sst", "000123.blob", "00012x.sst", "+00123.sst", ".sst", "99999999999999999999.sst"]
+        {
+            assert_eq!(sst_number(name), None, "{name}");
+        }
+    }
 }

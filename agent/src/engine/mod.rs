@@ -343,7 +343,9 @@ fn settle(
     mut window: OpenWindow,
     prices: &ProbePrices,
 ) -> Result<WindowResult, ProbeError> {
-    let collected = sentinel.read(watched.slot).and_then(|settling| {
+    let Watched { target, identities, .. } = &mut *watched;
+    let learnt = windows.learn_file_offset(&mut window, |fetcher| identities.find_file(target, fetcher));
+    let collected = learnt.and_then(|()| sentinel.read(watched.slot)).and_then(|settling| {
         window.disarm();
         let closing = sentinel.read(watched.slot)?;
         Ok((windows.collect(window, &settling, &closing)?, closing))

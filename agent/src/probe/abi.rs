@@ -2,7 +2,7 @@
 //!
 //! No structure is written by hand a second time: they come from bindgen, with tests of their layout.
 
-use sexton_tuner::evidence::Counters;
+use sexton_tuner::evidence::{BlockFetches, Counters};
 
 #[allow(
     missing_docs,
@@ -59,19 +59,25 @@ unsafe impl Record for sexton_thread {}
 // SAFETY: as above.
 unsafe impl Record for sexton_spending {}
 // SAFETY: as above.
+unsafe impl Record for sexton_learnt {}
+// SAFETY: as above.
+unsafe impl Record for sexton_file_id {}
+// SAFETY: as above.
+unsafe impl Record for sexton_file {}
+// SAFETY: as above.
 unsafe impl Record for sexton_totals {}
 // SAFETY: as above.
 unsafe impl Record for sexton_thread_reading {}
 // SAFETY: as above.
 unsafe impl Record for sexton_process_event {}
 
-const _: () = assert!(size_of::<sexton_recipe>() == 104);
-const _: () = assert!(size_of::<sexton_operation>() == 432);
-const _: () = assert!(size_of::<sexton_thread>() == 80);
-const _: () = assert!(size_of::<sexton_totals>() == 376);
+const _: () = assert!(size_of::<sexton_recipe>() == 112);
+const _: () = assert!(size_of::<sexton_operation>() == 472);
+const _: () = assert!(size_of::<sexton_thread>() == 120);
+const _: () = assert!(size_of::<sexton_totals>() == 392);
 const _: () = assert!(size_of::<sexton_thread_reading>() == 72);
 const _: () = assert!(size_of::<sexton_process_event>() == 16);
-const _: () = assert!(std::mem::offset_of!(sexton_operation, end_key) == 304);
+const _: () = assert!(std::mem::offset_of!(sexton_operation, end_key) == 344);
 
 impl From<sexton_counters> for Counters {
     fn from(counters: sexton_counters) -> Counters {
@@ -82,6 +88,12 @@ impl From<sexton_counters> for Counters {
             block_read_bytes: counters.block_read_bytes,
             block_cache_hits: counters.block_cache_hits,
         }
+    }
+}
+
+impl From<sexton_fetches> for BlockFetches {
+    fn from(fetches: sexton_fetches) -> BlockFetches {
+        BlockFetches { count: fetches.count, bytes: fetches.bytes, latency_ns: fetches.latency_ns }
     }
 }
 
@@ -110,6 +122,8 @@ impl sexton_totals {
             unowned: counters(self.unowned, other.unowned),
             operations: combine(self.operations, other.operations),
             operations_painful: combine(self.operations_painful, other.operations_painful),
+            operations_estimated: combine(self.operations_estimated, other.operations_estimated),
+            block_reads_timed: combine(self.block_reads_timed, other.block_reads_timed),
             records_lost: combine(self.records_lost, other.records_lost),
             read_failures: combine(self.read_failures, other.read_failures),
             map_full: combine(self.map_full, other.map_full),

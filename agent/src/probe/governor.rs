@@ -88,6 +88,8 @@ impl ProbePrices {
     fn entry_ns(&self, site: Site, kind: SiteKind) -> f64 {
         let followed_ns = match site {
             Site::IteratorEnd => self.iterator_end_ns,
+            // The same two readings of the counters, and a table of its own.
+            Site::ReadBlockContents => self.seek_ns,
             Site::NewIterator => self.new_iterator_ns,
             Site::Seek | Site::SeekForPrev | Site::SeekToFirst | Site::SeekToLast => self.seek_ns,
         };
@@ -177,6 +179,7 @@ fn place(functions: &[(Site, u64)]) -> Result<(PathBuf, Vec<PlacedSite>), ProbeE
 fn recipe(subject: &Subject) -> sexton_recipe {
     sexton_recipe {
         static_offset: subject.counters.wrapping_sub(subject.thread_pointer) as i64,
+        has_perf_context: 1,
         perf_level_offset: SEXTON_OFFSET_ABSENT as u64,
         // Nobody's operation is painful: what a record costs is not part of the price, for records are rare.
         tombstones_painful: u64::MAX,

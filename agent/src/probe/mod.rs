@@ -40,7 +40,7 @@ pub use operation::Operation;
 pub use recipe::Thresholds;
 pub use sentinel::{Sentinel, SentinelReading, TotalsBy};
 pub use site::{ProbeHits, Site, SiteHits};
-pub use window::{OPERATIONS_KEPT_MAX, OpenWindow, WindowResult, Windows};
+pub use window::{FileFetches, OPERATIONS_KEPT_MAX, OpenWindow, WindowResult, Windows};
 
 /// Index into the kernel's tables; one for each target watched at the same time. A process with two copies of
 /// RocksDB has two.

@@ -3,7 +3,7 @@
 use super::abi::{
     SEXTON_KEY_BYTES_MAX, SEXTON_SEEK_FOR_PREV, SEXTON_SEEK_TO_FIRST, SEXTON_SEEK_TO_LAST, sexton_operation,
 };
-use sexton_tuner::evidence::{BlockFetches, Observation, SeekKind};
+use sexton_tuner::evidence::{Observation, SeekKind};
 use sexton_tuner::key::Key;
 
 /// A painful operation with the addresses that say whose it is.
@@ -45,7 +45,8 @@ impl Operation {
                 } else {
                     raw.end_ns.saturating_sub(raw.return_ns)
                 },
-                block_fetches: BlockFetches::default(),
+                block_fetches: raw.fetches.into(),
+                estimated: raw.is_estimated != 0,
             },
         }
     }

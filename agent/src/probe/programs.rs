@@ -3,8 +3,8 @@
 //! What the numbers in the maps mean is the window's business.
 
 use super::abi::{
-    Record, sexton_iterator_id, sexton_operation, sexton_process, sexton_recipe, sexton_spending,
-    sexton_thread, sexton_thread_id, sexton_totals,
+    Record, sexton_file, sexton_file_id, sexton_iterator_id, sexton_learnt, sexton_operation, sexton_process,
+    sexton_recipe, sexton_spending, sexton_thread, sexton_thread_id, sexton_totals,
 };
 use super::loader::{Attachment, Loaded, Loader, LoaderError, Ring, Table, UprobePoint, Uprobes};
 use super::object::BpfObject;
@@ -22,6 +22,7 @@ pub struct Programs {
     operations: Rc<dyn Table>,
     identities: Rc<dyn Table>,
     learnt_offsets: Rc<dyn Table>,
+    files: Rc<dyn Table>,
     totals: Rc<dyn Table>,
     granted: Rc<dyn Table>,
     spending: Rc<dyn Table>,
@@ -68,6 +69,7 @@ impl Programs {
             operations: object.table("sexton_operations")?,
             identities: object.table("sexton_identities")?,
             learnt_offsets: object.table("sexton_learnt_offsets")?,
+            files: object.table("sexton_files")?,
             totals: object.table("sexton_totals")?,
             processes: if has_cookies { None } else { Some(object.table("sexton_processes")?) },
             ring: object.ring("sexton_records", Box::new(take))?,
@@ -152,7 +154,11 @@ impl Programs {
         })
     }
 
-    fn write_recipe(&self, slot: Slot, recipe: &sexton_recipe) -> Result<(), ProbeError> {
+    /// Replaces an armed slot's recipe by another one for the same process.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn write_recipe(&self, slot: Slot, recipe: &sexton_recipe) -> Result<(), ProbeError> {
         self.recipes
             .update(&slot.to_ne_bytes(), recipe.as_bytes(), false)
             .map_err(|source| access("the recipes", source))
@@ -237,6 +243,21 @@ impl Programs {
             .collect())
     }
 
+    /// What was read from a slot's files, by the address of their `RandomAccessFileReader`.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn files(&self, slot: Slot) -> Result<Vec<(u64, sexton_file)>, ProbeError> {
+        let entries = entries(&*self.files, "the map of files")?;
+        Ok(entries
+            .into_iter()
+            .filter_map(|(key, value)| {
+                let id = sexton_file_id::from_bytes(&key).filter(|id| id.slot == slot)?;
+                Some((id.file, sexton_file::from_bytes(&value)?))
+            })
+            .collect())
+    }
+
     /// Removes every account of a slot: the next window begins anew.
     ///
     /// # Errors
@@ -250,6 +271,9 @@ impl Programs {
             let id = sexton_iterator_id { iterator: operation.iterator, slot, padding: 0 };
             let _ = self.operations.delete(id.as_bytes());
         }
+        for (file, _) in self.files(slot)? {
+            let _ = self.files.delete(sexton_file_id { file, slot, padding: 0 }.as_bytes());
+        }
         for (key, _) in entries(&*self.identities, "the map of identities")? {
             if sexton_iterator_id::from_bytes(&key).is_some_and(|id| id.slot == slot) {
                 let _ = self.identities.delete(&key);
@@ -258,13 +282,13 @@ impl Programs {
         Ok(())
     }
 
-    /// Forgets the offset that was learnt in a slot: another target has it now.
+    /// Forgets the offsets that were learnt in a slot: another target has it now.
     ///
     /// # Errors
     /// [`ProbeError::Access`].
-    pub fn forget_learnt_offset(&self, slot: Slot) -> Result<(), ProbeError> {
+    pub fn forget_learnt_offsets(&self, slot: Slot) -> Result<(), ProbeError> {
         self.learnt_offsets
-            .update(&slot.to_ne_bytes(), &0u32.to_ne_bytes(), false)
+            .update(&slot.to_ne_bytes(), sexton_learnt::default().as_bytes(), false)
             .map_err(|source| access("the learnt offsets", source))
     }
 }

@@ -1,7 +1,7 @@
 //! From a target's facts to the recipe that the BPF programs follow.
 
 use super::{Credit, ProbeError, abi};
-use crate::target::facts::{Target, TlsRecipe};
+use crate::target::facts::{CountSource, Target, TlsRecipe};
 
 /// From where an operation is painful enough for a record of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,16 +12,40 @@ pub struct Thresholds {
     pub block_reads_per_operation: u64,
 }
 
-/// The recipe of a target.
+/// The recipe of a target. Where its threads have no counters, one that estimates from the iterators' own count.
 ///
 /// # Errors
-/// [`ProbeError::NoCounters`] where threads have none, [`ProbeError::Layout`] where they are not neighbours
-/// the way the programs read them.
+/// [`ProbeError::NoCounters`] where there is nothing to count by, [`ProbeError::Layout`] where the counters are not
+/// neighbours the way the programs read them.
 pub fn recipe(
     target: &Target,
     thresholds: Thresholds,
     credit: &Credit,
 ) -> Result<abi::sexton_recipe, ProbeError> {
+    let module = &target.module;
+    let keys_skipped_offset = module.keys_skipped_offset.unwrap_or(0);
+    let of_threads = match module.counts {
+        CountSource::PerfContext => thread_counters(target)?,
+        CountSource::IteratorEstimate if keys_skipped_offset != 0 => abi::sexton_recipe::default(),
+        CountSource::IteratorEstimate | CountSource::Nothing => {
+            return Err(ProbeError::NoCounters { pid: target.process.pid });
+        }
+    };
+    Ok(abi::sexton_recipe {
+        tombstones_painful: thresholds.tombstones_per_operation,
+        block_reads_painful: thresholds.block_reads_per_operation,
+        db_iter_offset: module.db_iter_offset.unwrap_or(0),
+        current_key_offset: module.current_key_offset.unwrap_or(0),
+        keys_skipped_offset,
+        fetch_file_offset: abi::SEXTON_FETCH_FILE_UNKNOWN,
+        process_id: target.process.pid,
+        price_ns: credit.price_ns,
+        ..of_threads
+    })
+}
+
+/// The part of a recipe that says where a thread's counters are.
+fn thread_counters(target: &Target) -> Result<abi::sexton_recipe, ProbeError> {
     let module = &target.module;
     let (Some(layout), Some(tls), Some(perf_context_offset)) =
         (&module.layout, module.tls, module.perf_context_offset)
@@ -39,18 +63,13 @@ pub fn recipe(
         TlsRecipe::DynamicThreadVector { module_id } => (module_id, 0),
     };
     Ok(abi::sexton_recipe {
+        has_perf_context: 1,
         module_id,
         static_offset,
         perf_context_offset,
         perf_level_offset: module.perf_level_offset.unwrap_or(abi::SEXTON_OFFSET_ABSENT as u64),
-        tombstones_painful: thresholds.tombstones_per_operation,
-        block_reads_painful: thresholds.block_reads_per_operation,
         block_counters_offset: layout.block_cache_hit_count,
         skip_counters_offset: layout.internal_key_skipped_count,
-        db_iter_offset: module.db_iter_offset.unwrap_or(0),
-        current_key_offset: module.current_key_offset.unwrap_or(0),
-        process_id: target.process.pid,
-        padding: 0,
-        price_ns: credit.price_ns,
+        ..abi::sexton_recipe::default()
     })
 }

@@ -51,7 +51,7 @@ struct Programs {
 
 struct Watched {
     pid: u32,
-    /// `None` where the sentinel is absent.
+    /// `None` where the sentinel is absent, or the target's threads have no counters.
     iterator: Option<Box<dyn Passes>>,
     account: Account,
 }
@@ -63,7 +63,7 @@ pub enum TotalsBy {
     /// The sentinel: all that the target's threads counted.
     #[default]
     Sentinel,
-    /// The probes, while windows were open: the kernel has no sentinel.
+    /// The probes, while windows were open: the kernel has no sentinel, or the threads no counters.
     Windows,
 }
 
@@ -148,6 +148,9 @@ impl Sentinel {
     fn begin(&mut self, slot: Slot, recipe: &sexton_recipe) -> Result<(), ProbeError> {
         let process = self.process(recipe.process_id)?;
         let Presence::Loaded(loaded) = &self.presence else { return Ok(()) };
+        if recipe.has_perf_context == 0 {
+            return Ok(());
+        }
         write(&*loaded.recipes, slot, recipe)?;
         write(&*loaded.processes, recipe.process_id, &process)?;
         let iterator = loaded.object.attach_iterator("sexton_sentinel", recipe.process_id)?;

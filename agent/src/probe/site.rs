@@ -3,7 +3,7 @@
 use super::Slot;
 use super::abi::{
     SEXTON_COOKIE_SITE_BITS, SEXTON_SEEK, SEXTON_SEEK_FOR_PREV, SEXTON_SEEK_TO_FIRST, SEXTON_SEEK_TO_LAST,
-    SEXTON_SITE_ITERATOR_END, SEXTON_SITE_NEW_ITERATOR, sexton_totals,
+    SEXTON_SITE_ITERATOR_END, SEXTON_SITE_NEW_ITERATOR, SEXTON_SITE_READ_BLOCK, sexton_totals,
 };
 use crate::target::facts::{ProbeSite, ProbeSites, SiteKind};
 use serde::Serialize;
@@ -24,14 +24,17 @@ pub enum Site {
     IteratorEnd,
     /// `DBImpl::NewIterator`.
     NewIterator,
+    /// `BlockFetcher::ReadBlockContents`.
+    ReadBlockContents,
 }
 
 impl Site {
     /// All of them. Those whose operations the others complete come last, so that where they are armed one by
     /// one nothing is begun that nobody ends.
-    pub const ALL: [Site; 6] = [
+    pub const ALL: [Site; 7] = [
         Site::IteratorEnd,
         Site::NewIterator,
+        Site::ReadBlockContents,
         Site::Seek,
         Site::SeekForPrev,
         Site::SeekToFirst,
@@ -47,6 +50,7 @@ impl Site {
             Site::SeekToLast => SEXTON_SEEK_TO_LAST,
             Site::IteratorEnd => SEXTON_SITE_ITERATOR_END,
             Site::NewIterator => SEXTON_SITE_NEW_ITERATOR,
+            Site::ReadBlockContents => SEXTON_SITE_READ_BLOCK,
         }
     }
 
@@ -59,6 +63,7 @@ impl Site {
             Site::SeekToLast => "seek_to_last",
             Site::IteratorEnd => "iterator_end",
             Site::NewIterator => "new_iterator",
+            Site::ReadBlockContents => "read_block",
         }
     }
 
@@ -86,6 +91,7 @@ impl Site {
             Site::SeekToLast => sites.seek_to_last.as_ref(),
             Site::IteratorEnd => sites.iterator_destructor.as_ref(),
             Site::NewIterator => sites.new_iterator.as_ref(),
+            Site::ReadBlockContents => sites.read_block_contents.as_ref(),
         }
     }
 }

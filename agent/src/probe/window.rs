@@ -12,14 +12,17 @@
 //! Where there is no sentinel the total is what the probes counted, and what a window leaves open is charged
 //! up to its last event only.
 
-use super::abi::{Record, sexton_counters, sexton_operation, sexton_recipe, sexton_totals};
+use super::abi::{
+    Record, SEXTON_FETCH_FILE_UNKNOWN, sexton_counters, sexton_file, sexton_operation, sexton_recipe,
+    sexton_totals,
+};
 use super::operation::Operation;
 use super::programs::{Armed, Programs};
 use super::recipe::{Thresholds, recipe};
 use super::site::{PlacedSite, ProbeHits, placed_sites};
 use super::{Credit, Loader, Mechanism, ProbeError, SentinelReading, Slot, TotalsBy};
 use crate::target::facts::{ProbeSites, Target, TargetId};
-use sexton_tuner::evidence::{Counters, Window};
+use sexton_tuner::evidence::{BlockFetches, Counters, Window};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
@@ -42,8 +45,10 @@ struct Records {
 pub struct Windows {
     programs: Programs,
     records: RecordQueue,
-    /// For whom each slot's learnt offset was learnt.
+    /// For whom each slot's offsets were learnt.
     learnt_for: HashMap<Slot, Learner>,
+    /// Where the `BlockFetcher` of each slot's target has its file.
+    file_offsets: HashMap<Slot, u32>,
 }
 
 /// A target and where its module lies: after an exec of the same program only the latter differs.
@@ -62,6 +67,18 @@ pub struct OpenWindow {
     armed: Armed,
 }
 
+/// What was read from one file in a window, by whatever thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileFetches {
+    /// Address of the file's `RandomAccessFileReader`: it has the name. 0 is all files together, as long as it was
+    /// not known how to tell them apart.
+    pub file: u64,
+    /// What was read.
+    pub fetches: BlockFetches,
+    /// Reads by latency: the bucket at index n counts those that took from 2^n to 2^(n+1) ns.
+    pub latency_histogram: Vec<u64>,
+}
+
 /// What a window saw.
 #[derive(Clone, Debug)]
 pub struct WindowResult {
@@ -69,6 +86,8 @@ pub struct WindowResult {
     pub mechanism: Mechanism,
     /// Painful operations, in the order they ended, at most [`OPERATIONS_KEPT_MAX`].
     pub operations: Vec<Operation>,
+    /// Files that blocks were read from.
+    pub files: Vec<FileFetches>,
     /// Sums.
     pub window: Window,
     /// Who counted the window's total.
@@ -107,7 +126,7 @@ impl Windows {
         let records = RecordQueue::default();
         let queue = Rc::clone(&records);
         let programs = Programs::load(loader, mechanism, move |bytes| queue.borrow_mut().take(bytes))?;
-        Ok(Windows { programs, records, learnt_for: HashMap::new() })
+        Ok(Windows { programs, records, learnt_for: HashMap::new(), file_offsets: HashMap::new() })
     }
 
     /// How windows are armed.
@@ -129,12 +148,15 @@ impl Windows {
         opening: &SentinelReading,
     ) -> Result<OpenWindow, ProbeError> {
         let pid = target.process.pid;
-        let recipe = recipe(target, thresholds, credit)?;
+        let mut recipe = recipe(target, thresholds, credit)?;
         let sites = placed_sites(&target.module.sites);
         if !target.module.sites.has_a_seek() {
             return Err(ProbeError::NoSites { pid, reason: "no function of DBIter was found" });
         }
-        self.keep_learnt_offset_of(target, slot)?;
+        self.keep_learnt_offsets_of(target, slot)?;
+        if let Some(offset) = self.file_offsets.get(&slot) {
+            recipe.fetch_file_offset = *offset;
+        }
         self.open_at(slot, recipe, &target.module.path_from_agent, sites, credit.granted_ns, opening.total)
     }
 
@@ -204,6 +226,38 @@ impl Windows {
         Ok(ProbeHits::from_totals(&window.sites, &totals))
     }
 
+    /// Where the target's `BlockFetcher` has its file is not known at first. As soon as one was seen, `find` is given
+    /// the words it begins with and says at which byte the file stands; from then on reads are told by file,
+    /// in this window and in the target's later ones.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn learn_file_offset(
+        &mut self,
+        window: &mut OpenWindow,
+        find: impl FnOnce(&[u64]) -> Option<u32>,
+    ) -> Result<(), ProbeError> {
+        if window.recipe.fetch_file_offset != SEXTON_FETCH_FILE_UNKNOWN || !window.armed.is_armed() {
+            return Ok(());
+        }
+        let files = self.programs.files(window.slot)?;
+        let seen = files.iter().find(|(file, _)| *file == 0).and_then(|(_, unknown)| find(&unknown.fetcher));
+        if let Some(offset) = seen {
+            window.recipe.fetch_file_offset = offset;
+            self.programs.write_recipe(window.slot, &window.recipe)?;
+            self.file_offsets.insert(window.slot, offset);
+        }
+        Ok(())
+    }
+
+    /// The files that blocks have been read from so far in an open window.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn files(&self, window: &OpenWindow) -> Result<Vec<FileFetches>, ProbeError> {
+        Ok(self.programs.files(window.slot)?.into_iter().map(FileFetches::from_entry).collect())
+    }
+
     /// Takes the accounts that the window left behind. `settling` is the sentinel's reading from just
     /// before the probes were taken away ([`OpenWindow::disarm`]), `closing` that from after it.
     ///
@@ -234,11 +288,13 @@ impl Windows {
                 records.operations.push(operation);
             }
         }
+        let files = self.files(&window)?;
         self.forget(window.slot)?;
         let attributed = Counters::from(totals.attributed).plus(settled);
         let by_probes = attributed.plus(totals.unowned.into());
         Ok(WindowResult {
             mechanism: self.mechanism(),
+            files,
             window: Window {
                 duration_ns,
                 operations: totals.operations + operations_open,
@@ -248,7 +304,8 @@ impl Windows {
                 // What the probes counted was counted, even where a thread ended unread or its host has reset
                 // its counters between two readings of the sentinel.
                 total: closing.total.minus(window.opening).at_least(by_probes),
-                block_reads_timed: 0,
+                block_reads_timed: totals.block_reads_timed,
+                operations_estimated: totals.operations_estimated,
             },
             totals_by: closing.totals_by,
             unowned: totals.unowned.into(),
@@ -309,13 +366,25 @@ impl Windows {
     }
 
     /// What was learnt of a target holds for its later windows, and for no other target.
-    fn keep_learnt_offset_of(&mut self, target: &Target, slot: Slot) -> Result<(), ProbeError> {
+    fn keep_learnt_offsets_of(&mut self, target: &Target, slot: Slot) -> Result<(), ProbeError> {
         let learner = (target.id, target.module.load_bias);
         if self.learnt_for.get(&slot) != Some(&learner) {
-            self.programs.forget_learnt_offset(slot)?;
+            self.programs.forget_learnt_offsets(slot)?;
+            self.file_offsets.remove(&slot);
             self.learnt_for.insert(slot, learner);
         }
         Ok(())
+    }
+}
+
+impl FileFetches {
+    fn from_entry((file, counted): (u64, sexton_file)) -> FileFetches {
+        let used = counted.histogram.iter().rposition(|reads| *reads > 0).map_or(0, |last| last + 1);
+        FileFetches {
+            file,
+            fetches: counted.fetches.into(),
+            latency_histogram: counted.histogram.into_iter().take(used).collect(),
+        }
     }
 }
 

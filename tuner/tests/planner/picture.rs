@@ -139,6 +139,7 @@ fn observation(fields: &Fields<'_>, column_family: Option<String>) -> Result<Obs
         seek_latency_ns: seek.named("took").map_or(Ok(0), parse_time)?,
         scan_elapsed_ns: scan.named("took").map_or(Ok(0), parse_time)?,
         block_fetches,
+        estimated: false,
     })
 }
 

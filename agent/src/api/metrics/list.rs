@@ -144,6 +144,11 @@ pub const METRICS: &[Metric] = &[
         "Iterator operations seen in windows that were painful.",
     ),
     counter(
+        "sexton_operations_estimated_total",
+        TARGET,
+        "Iterator operations whose tombstones are an estimate: RocksDB's counters stand still.",
+    ),
+    counter(
         "sexton_records_lost_total",
         TARGET,
         "Painful operations whose record did not fit into the ring buffer.",

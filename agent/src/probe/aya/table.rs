@@ -3,8 +3,8 @@
 
 use super::said;
 use crate::probe::abi::{
-    sexton_identity, sexton_iterator_id, sexton_operation, sexton_process, sexton_recipe, sexton_spending,
-    sexton_thread, sexton_thread_id, sexton_totals,
+    sexton_file, sexton_file_id, sexton_identity, sexton_iterator_id, sexton_learnt, sexton_operation,
+    sexton_process, sexton_recipe, sexton_spending, sexton_thread, sexton_thread_id, sexton_totals,
 };
 use crate::probe::loader::{LoaderError, Table};
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
@@ -21,7 +21,8 @@ const ONLY_NEW: u64 = 1;
 pub fn table(name: &'static str, map: Map) -> Result<Rc<dyn Table>, MapError> {
     match name {
         "sexton_armed" | "sexton_watched" => array::<{ size_of::<sexton_recipe>() }>(map),
-        "sexton_learnt_offsets" | "sexton_pass" => array::<{ size_of::<u32>() }>(map),
+        "sexton_pass" => array::<{ size_of::<u32>() }>(map),
+        "sexton_learnt_offsets" => array::<{ size_of::<sexton_learnt>() }>(map),
         "sexton_granted" => array::<{ size_of::<u64>() }>(map),
         "sexton_spending" => array::<{ size_of::<sexton_spending>() }>(map),
         "sexton_totals" => per_cpu::<{ size_of::<sexton_totals>() }>(map),
@@ -32,6 +33,7 @@ pub fn table(name: &'static str, map: Map) -> Result<Rc<dyn Table>, MapError> {
         "sexton_identities" => {
             hash::<{ size_of::<sexton_iterator_id>() }, { size_of::<sexton_identity>() }>(map)
         }
+        "sexton_files" => hash::<{ size_of::<sexton_file_id>() }, { size_of::<sexton_file>() }>(map),
         "sexton_processes" => hash::<{ size_of::<u32>() }, { size_of::<sexton_process>() }>(map),
         _ => Err(MapError::InvalidName { name: name.to_owned() }),
     }
