@@ -104,8 +104,14 @@ pub struct TargetView {
     pub threads_ended_unread: u64,
     /// Lowest perf level any of its threads has; counters move from 2 on.
     pub perf_level: Option<u8>,
+    /// Block reads that windows timed.
+    pub block_reads_timed: u64,
+    /// Time they took, seconds.
+    pub block_read_seconds: f64,
     /// Seek pain of all its ranges, seconds of reader time lost per second.
     pub pain_seconds_per_second: f64,
+    /// SST files that readers waited for longest in the last window, at most [`HOT_FILES_MAX`].
+    pub hot_files: Vec<FileView>,
     /// Whether a hook answers inside the target.
     pub hook: bool,
     /// What is missing, why and what to do, one sentence group each.
@@ -127,6 +133,32 @@ pub struct ProbeView {
     pub windows_cut: u64,
     /// Windows that were wanted when there was no budget for one.
     pub windows_put_off: u64,
+}
+
+/// Files published per target: the heat is in a few, or in none.
+pub const HOT_FILES_MAX: usize = 20;
+
+/// One SST file that readers fetch blocks from.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct FileView {
+    /// Database directory.
+    pub database: String,
+    /// File number, as in `000123.sst`.
+    pub number: u64,
+    /// Column family; `None` where the file is not among the live ones any more.
+    pub column_family: Option<String>,
+    /// Level; `None` as above.
+    pub level: Option<u32>,
+    /// Block-cache misses a second that were read from it.
+    pub reads_per_second: f64,
+    /// Bytes a second that were read from it.
+    pub bytes_per_second: f64,
+    /// Reader time that went into fetching from it, seconds per second.
+    pub wait_seconds_per_second: f64,
+    /// Median latency of a fetch, seconds, to the next power of two nanoseconds.
+    pub latency_p50_seconds: f64,
+    /// 99th percentile.
+    pub latency_p99_seconds: f64,
 }
 
 /// State of a target.
@@ -174,6 +206,12 @@ pub struct RangeView {
     pub tombstones_per_seek: f64,
     /// Block-cache misses per operation that met the range.
     pub misses_per_seek: f64,
+    /// Reader time spent on fetching blocks, seconds per such miss.
+    pub seconds_per_miss: f64,
+    /// Blocks found in the cache per block that these operations needed, 0 to 1; `None` where they needed none.
+    pub cache_hit_ratio: Option<f64>,
+    /// The block misses' part of the pain.
+    pub block_read_seconds_per_second: f64,
     /// Deletions per entry in its SST files, 0 to 1.
     pub density: f64,
     /// Bytes that compacting it would rewrite, over all levels.

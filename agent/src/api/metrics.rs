@@ -131,6 +131,8 @@ impl Scrape {
         whole("sexton_operations_painful_total", target.operations_painful);
         whole("sexton_operations_estimated_total", target.operations_estimated);
         whole("sexton_records_lost_total", target.records_lost);
+        whole("sexton_block_reads_timed_total", target.block_reads_timed);
+        self.set("sexton_block_read_seconds_total", &label, target.block_read_seconds);
         self.set("sexton_seek_pain_ratio", &label, target.pain_seconds_per_second);
     }
 
@@ -139,6 +141,11 @@ impl Scrape {
         for (at, range) in ranges.take(RANGES_EXPOSED_MAX).enumerate() {
             let rank = (at + 1).to_string();
             self.set("sexton_range_seek_pain_ratio", &[target, &rank], range.pain_seconds_per_second);
+            let of_reads = range.block_read_seconds_per_second;
+            self.set("sexton_range_block_read_pain_ratio", &[target, &rank], of_reads);
+            if let Some(ratio) = range.cache_hit_ratio {
+                self.set("sexton_range_block_cache_hit_ratio", &[target, &rank], ratio);
+            }
         }
     }
 

@@ -4,11 +4,12 @@ use super::identity::Identities;
 use super::spending::Spending;
 use crate::actuator::HookClient;
 use crate::probe::{OpenWindow, SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
-use crate::snapshot::{GapView, TargetState, TargetView};
+use crate::snapshot::{FileView, GapView, HOT_FILES_MAX, TargetState, TargetView};
 use crate::sst::{Order, PropertiesCache};
 use crate::target::facts::{Gap, Target};
 use crate::target::layout::check_invariants;
-use sexton_tuner::evidence::{Counters, Evidence, PastAction, SentinelInterval};
+use sexton_tuner::evidence::{BlockFetches, Counters, Evidence, PastAction, SentinelInterval};
+use sexton_tuner::heat::{FileHeat, file_heat};
 use sexton_tuner::policy::{Mode, Policy, ProbePolicy, TargetPolicy};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -82,6 +83,7 @@ struct Sums {
     windows: u64,
     operations_estimated: u64,
     records_lost: u64,
+    fetches: BlockFetches,
 }
 
 impl Watched {
@@ -178,12 +180,15 @@ impl Watched {
         self.sums.windows += 1;
         self.sums.operations_estimated += window.operations_estimated;
         self.sums.records_lost += window.records_lost;
+        let files = result.files.iter().map(|file| file.fetches);
+        self.sums.fetches = files.fold(self.sums.fetches, BlockFetches::plus);
     }
 
     /// Forgets the pain that the last window saw; what is known of the files stays.
     pub fn forget_observations(&mut self) {
         for evidence in &mut self.evidence {
             evidence.observations.clear();
+            evidence.file_reads.clear();
         }
     }
 
@@ -313,16 +318,42 @@ impl Watched {
             threads_ended: self.last.threads_ended,
             threads_ended_unread: self.last.threads_ended_unread,
             perf_level: self.last.perf_level,
+            block_reads_timed: self.sums.fetches.count,
+            block_read_seconds: self.sums.fetches.latency_ns as f64 / 1e9,
             pain_seconds_per_second,
+            hot_files: self.hot_files(),
             hook: self.hook.is_some(),
             gaps: self.gaps(),
         }
+    }
+
+    /// The files that readers waited for longest, of all its databases.
+    fn hot_files(&self) -> Vec<FileView> {
+        let mut files: Vec<FileView> = self.evidence.iter().flat_map(file_views).collect();
+        files.sort_by(|one, two| two.wait_seconds_per_second.total_cmp(&one.wait_seconds_per_second));
+        files.truncate(HOT_FILES_MAX);
+        files
     }
 
     /// The target as it is shown once its process has gone.
     pub fn view_when_lost(&self) -> TargetView {
         TargetView { state: TargetState::Lost, hook: false, ..self.view(0.0) }
     }
+}
+
+fn file_views(evidence: &Evidence) -> Vec<FileView> {
+    let view = |heat: FileHeat| FileView {
+        database: evidence.database.clone(),
+        number: heat.number,
+        column_family: heat.column_family,
+        level: heat.level,
+        reads_per_second: heat.reads_per_second,
+        bytes_per_second: heat.bytes_per_second,
+        wait_seconds_per_second: heat.wait_seconds_per_second,
+        latency_p50_seconds: heat.latency_p50_seconds,
+        latency_p99_seconds: heat.latency_p99_seconds,
+    };
+    file_heat(evidence).into_iter().take(HOT_FILES_MAX).map(view).collect()
 }
 
 /// The mode in the policy's words.

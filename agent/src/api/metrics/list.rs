@@ -153,6 +153,12 @@ pub const METRICS: &[Metric] = &[
         TARGET,
         "Painful operations whose record did not fit into the ring buffer.",
     ),
+    counter(
+        "sexton_block_reads_timed_total",
+        TARGET,
+        "Block reads that windows timed, a part of all block reads.",
+    ),
+    counter("sexton_block_read_seconds_total", TARGET, "Time that the timed block reads took."),
     gauge(
         "sexton_seek_pain_ratio",
         TARGET,
@@ -162,6 +168,16 @@ pub const METRICS: &[Metric] = &[
         "sexton_range_seek_pain_ratio",
         &["target", "rank"],
         "Seek pain of the best ranked ranges, seconds per second; rank 1 is relieved first.",
+    ),
+    gauge(
+        "sexton_range_block_read_pain_ratio",
+        &["target", "rank"],
+        "The block misses' part of the seek pain of the best ranked ranges, seconds per second.",
+    ),
+    gauge(
+        "sexton_range_block_cache_hit_ratio",
+        &["target", "rank"],
+        "Blocks that readers of the best ranked ranges found in the block cache, per block they needed.",
     ),
     gauge("sexton_plan_steps", &[], "Steps of the current plan."),
     gauge("sexton_plan_cost_bytes", &[], "Bytes that the current plan would rewrite."),

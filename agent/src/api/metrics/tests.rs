@@ -15,6 +15,8 @@ fn full() -> Snapshot {
         totals: Counters { tombstones_skipped: 123_456_789_012, ..Counters::default() },
         window_seconds: 2.5,
         probes: ProbeView { cost_seconds: 0.25, available_seconds: -0.5, ..ProbeView::default() },
+        block_reads_timed: 11,
+        block_read_seconds: 0.5,
         perf_level: Some(2),
         pain_seconds_per_second: 0.25,
         gaps: vec![GapView::default()],
@@ -24,6 +26,7 @@ fn full() -> Snapshot {
         target: "ozone-om".to_owned(),
         begin: begin.to_owned(),
         pain_seconds_per_second: 0.125,
+        cache_hit_ratio: Some(0.75),
         ..RangeView::default()
     };
     let action = |id, ended_at: Option<&str>| ActionView {
@@ -71,6 +74,9 @@ fn shows_the_snapshot() {
         r#"sexton_probe_cost_seconds_total{target="ozone-om"} 0.25"#,
         r#"sexton_probe_budget_available_seconds{target="ozone-om"} -0.5"#,
         r#"sexton_probe_price_seconds{kind="seek"} 0.0000025"#,
+        r#"sexton_block_reads_timed_total{target="ozone-om"} 11"#,
+        r#"sexton_block_read_seconds_total{target="ozone-om"} 0.5"#,
+        r#"sexton_range_block_cache_hit_ratio{rank="1",target="ozone-om"} 0.75"#,
         r#"sexton_seek_pain_ratio{target="ozone-om"} 0.25"#,
         r#"sexton_range_seek_pain_ratio{rank="10",target="ozone-om"} 0.125"#,
         r#"sexton_actions_total{state="done",target="ozone-om"} 1"#,
