@@ -232,9 +232,9 @@ impl Engine {
                 warn!(%error, "while a window is open");
             }
             self.follow(control);
-            self.close_windows(Spending::is_over);
+            self.close_windows(control, Spending::is_over);
         }
-        self.close_windows(|_| true);
+        self.close_windows(control, |_| true);
     }
 
     fn has_open_windows(&self) -> bool {
@@ -270,8 +270,9 @@ impl Engine {
 
     /// Counts what the open windows have cost so far and closes those that are over; what they saw is the evidence of
     /// this cycle.
-    fn close_windows(&mut self, is_over: impl Fn(&Spending) -> bool) {
+    fn close_windows(&mut self, control: &Control, is_over: impl Fn(&Spending) -> bool) {
         let prices = self.prices.unwrap_or_default();
+        let mut results = Vec::new();
         for watched in &mut self.roster.watched {
             let Some(mut window) = watched.window.take() else { continue };
             let counted = account(&mut self.windows, &mut window, &prices, &mut watched.spending);
@@ -283,12 +284,18 @@ impl Engine {
                 continue;
             }
             match settle(&mut self.sentinel, &mut self.windows, watched, window, &prices) {
-                Ok(result) => {
-                    self.fresh.push(watched.target.name.clone());
-                    evidence::update(watched, result, self.options.hook_library.as_deref());
-                }
+                Ok(result) => results.push((watched.target.id, result)),
                 Err(error) => warn!(target = watched.target.name, %error, "the window is lost"),
             }
+        }
+        for (id, result) in results {
+            let known = self.roster.watched.iter_mut().find(|watched| watched.target.id == id);
+            if let Some(watched) = known {
+                self.fresh.push(watched.target.name.clone());
+                evidence::update(watched, result, self.options.hook_library.as_deref());
+            }
+            // Reading SST files takes its time: nobody who starts meanwhile waits for all of them.
+            self.follow(control);
         }
     }
 
