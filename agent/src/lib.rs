@@ -8,6 +8,8 @@ pub mod api;
 pub mod command;
 pub mod engine;
 pub mod failure;
+#[cfg(test)]
+mod fuzz;
 pub mod policy_file;
 pub mod probe;
 pub mod snapshot;

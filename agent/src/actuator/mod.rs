@@ -14,6 +14,8 @@ mod attach;
 mod bounded;
 mod error;
 mod exec;
+#[cfg(test)]
+mod fuzz;
 mod hook;
 mod hook_actuator;
 mod library;

@@ -14,6 +14,8 @@ mod credit;
 mod error;
 mod events;
 mod features;
+#[cfg(test)]
+mod fuzz;
 pub mod governor;
 mod libbpf;
 mod libbpf_log;

@@ -12,6 +12,8 @@ mod debug_file;
 pub mod elf;
 pub mod error;
 pub mod facts;
+#[cfg(test)]
+mod fuzz;
 mod gaps;
 pub mod inspect;
 pub mod layout;
