@@ -2,15 +2,20 @@
 # Everything is built with the same arguments, so that RocksDB's C++ and Polars are built once.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build build demo test unit e2e lint bench-footprint bench-overhead
+.PHONY: help setup setup-build build demo test unit fuzz e2e lint bench-footprint bench-overhead test-kernels
 
 SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 BUILD := --release --workspace
 PROGRAMS := $(or $(CARGO_TARGET_DIR),target)/release
 # Loading BPF programs and looking into other processes takes root; building does not.
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] && echo env || echo "sudo -E env")
 TOOLS := $(or $(SEXTON_TOOLS),$(HOME)/.cache/sexton-tools)
+# Series of Debian's kernels that `make test-kernels` boots.
+KERNELS ?= 5.10 6.1 6.12 6.18 7.2
+# Inputs of each kind that `make fuzz` makes up.
+FUZZ_RUNS ?= 1000000
 
 help: ## Lists the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -30,9 +35,9 @@ demo: ## Builds, then shows a slow RocksDB process becoming fast (under 3 minute
 	    echo "demo starts $$(( $$(date +%s) - start )) s after make demo" && \
 	    $(AS_ROOT) $(PROGRAMS)/sexton-demo
 
-test: ## Everything: setup, build, lint, unit tests, end-to-end tests (root).
+test: ## Everything: setup, build, lint, unit tests, fuzzing, end-to-end tests (root).
 	@start=$$(date +%s); \
-	for step in setup build lint unit e2e; do \
+	for step in setup build lint unit fuzz e2e; do \
 	    begin=$$(date +%s); echo "==== $$step"; \
 	    $(MAKE) --no-print-directory $$step || \
 	        { echo "==== $$step FAILED, $$(( $$(date +%s) - start )) s after the start"; exit 1; }; \
@@ -51,6 +56,10 @@ lint: ## Formatting, lints, licences and sources of all crates.
 unit: ## Unit tests: no root, no kernel.
 	cargo test $(BUILD) --lib --bins
 
+fuzz: ## Gives each parser of foreign bytes a million changed inputs, and prints how many it survived.
+	SEXTON_FUZZ_RUNS=$(FUZZ_RUNS) cargo test $(BUILD) --lib -- fuzz:: --nocapture 2>&1 | \
+	    grep -v -e '^running 0 tests' -e ' 0 passed; 0 failed' -e '^$$'
+
 e2e: build ## End-to-end tests on real processes, with real BPF (root), and promtool on the Prometheus rules.
 	PATH="$(PATH):$(TOOLS)/prometheus/usr/bin" SEXTON_TOOLS="$(TOOLS)" \
 	    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(AS_ROOT)" \
@@ -58,3 +67,9 @@ e2e: build ## End-to-end tests on real processes, with real BPF (root), and prom
 
 bench-footprint: build ## What the idle agent takes: memory, processor time; then at 500 execs a second (root, 5 min).
 	$(AS_ROOT) $(PROGRAMS)/sexton-footprint
+
+test-kernels: build ## The end-to-end tests for any kernel, under other kernels in virtual machines (root, 25 min).
+	SEXTON_TOOLS="$(TOOLS)" tests/kernels/setup.sh $(KERNELS)
+	cargo test $(BUILD) --no-run --message-format=json --test '*' 2>/dev/null | \
+	    SEXTON_TOOLS="$(TOOLS)" $(AS_ROOT) $(PROGRAMS)/sexton-test-kernels run \
+	    --logs $(dir $(PROGRAMS))test-kernels $(addprefix --kernel ,$(KERNELS))

@@ -1,7 +1,7 @@
 //! Running the agent: its binary, its exit codes, its HTTP API.
 
 use crate::process::{Lines, Process};
-use crate::{artifact, http};
+use crate::{artifact, http, machine};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -65,7 +65,7 @@ pub fn output(directory: &Path, arguments: &[&str]) -> Result<Output> {
     let mut process = Process::start(command)?;
     let mut stdout = Lines::of("sexton", process.take_stdout().context("no standard output")?);
     let mut stderr = Lines::of("sexton", process.take_stderr().context("no standard error")?);
-    let status = process.wait(START_LIMIT)?;
+    let status = process.wait(machine::patience(START_LIMIT)?)?;
     let bytes = |lines: Vec<String>| lines.iter().flat_map(|line| format!("{line}\n").into_bytes()).collect();
     let (stdout, stderr) = (bytes(stdout.rest(STOP_LIMIT)?), bytes(stderr.rest(STOP_LIMIT)?));
     Ok(Output { status, stdout, stderr })
@@ -90,7 +90,9 @@ impl Observer {
         let mut process = Process::start(command)?;
         let stdout = Lines::of("sexton observe", process.take_stdout().context("no standard output")?);
         let mut stderr = Lines::of("sexton observe", process.take_stderr().context("no standard error")?);
-        stderr.until(START_LIMIT, |line| line.starts_with("observing")).context("waiting for the probes")?;
+        stderr
+            .until(machine::patience(START_LIMIT)?, |line| line.starts_with("observing"))
+            .context("waiting for the probes")?;
         Ok(Observer { process, stdout, stderr })
     }
 

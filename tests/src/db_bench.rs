@@ -1,9 +1,9 @@
 //! Debian's `db_bench` (package `rocksdb-tools`), RocksDB's own benchmark, as a program to observe: it
 //! prints what its `PerfContext` counted, the exact truth to compare with.
 
-use crate::artifact;
 use crate::process::{self, Lines, Process};
 use crate::truth::Truth;
+use crate::{artifact, machine};
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use std::ops::Add;
@@ -11,14 +11,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Keys that [`fill`] writes; the first half of them is then deleted.
-pub const KEYS: u64 = 1_000_000;
+/// Keys that [`fill`] writes on a machine of usual speed.
+const KEYS: u64 = 1_000_000;
 
 /// Bytes of a key, `db_bench`'s default, said so that all calls agree.
 const KEY_BYTES: u64 = 16;
 /// Filling takes some seconds.
 const FILL_LIMIT: Duration = Duration::from_secs(120);
-/// The benchmark that goes before the seeks takes 2 to 5 seconds.
+/// The benchmark that goes before the seeks begins within a second.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(60);
 
 fn command(database: &Path) -> Result<Command> {
@@ -32,11 +32,17 @@ fn command(database: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// Writes [`KEYS`] keys in order, then deletes the first half of them.
+/// Keys that [`fill`] writes; the first half of them is then deleted.
+pub fn keys() -> Result<u64> {
+    Ok(KEYS / machine::slowness()?)
+}
+
+/// Writes [`keys`] keys in order, then deletes the first half of them.
 pub fn fill(database: &Path) -> Result<()> {
-    run(command(database)?.args(["--benchmarks=fillseq,flush".to_owned(), format!("--num={KEYS}")]))?;
+    let keys = keys()?;
+    run(command(database)?.args(["--benchmarks=fillseq,flush".to_owned(), format!("--num={keys}")]))?;
     let mut delete = command(database)?;
-    delete.args(["--benchmarks=deleteseq,flush".to_owned(), format!("--num={}", KEYS / 2)]);
+    delete.args(["--benchmarks=deleteseq,flush".to_owned(), format!("--num={}", keys / 2)]);
     run(delete.arg("--use_existing_db=1"))
 }
 
@@ -79,8 +85,8 @@ pub struct Seeks {
 }
 
 impl Seeks {
-    /// Starts `db_bench` on a filled database and stops it (SIGSTOP) while it computes checksums: the
-    /// database is open by then, and no seek has been made.
+    /// Starts `db_bench` on a filled database and stops it (SIGSTOP) while it computes hashes (a second
+    /// and a half, if it were not stopped): the database is open by then, and no seek has been made.
     pub fn start_stopped(database: &Path, plan: SeekPlan) -> Result<Seeks> {
         Seeks::stopped(seek_command(database, plan)?, |process| Ok(process.pid()))
     }
@@ -129,9 +135,9 @@ impl Seeks {
 
 fn seek_command(database: &Path, plan: SeekPlan) -> Result<Command> {
     let mut command = command(database)?;
-    command.args(["--benchmarks=crc32c,seekrandom", "--use_existing_db=1", "--perf_level=2"]);
+    command.args(["--benchmarks=xxhash,seekrandom", "--use_existing_db=1", "--perf_level=2"]);
     command.args([
-        format!("--num={KEYS}"),
+        format!("--num={}", keys()?),
         format!("--reads={}", plan.reads),
         format!("--seed={}", plan.seed),
     ]);

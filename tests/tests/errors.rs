@@ -54,7 +54,7 @@ fn sleeper() -> Result<Process> {
 }
 
 #[test]
-fn a_process_without_rocksdb() -> Result<()> {
+fn a_process_without_rocksdb_on_any_kernel() -> Result<()> {
     let _alone = agent::exclusively()?;
     let sleeper = sleeper()?;
     let pid = sleeper.pid().to_string();
@@ -63,7 +63,7 @@ fn a_process_without_rocksdb() -> Result<()> {
 }
 
 #[test]
-fn a_process_that_is_gone() -> Result<()> {
+fn a_process_that_is_gone_on_any_kernel() -> Result<()> {
     let _alone = agent::exclusively()?;
     let mut process = Process::start(Command::new("true"))?;
     let pid = process.pid().to_string();
@@ -76,7 +76,7 @@ fn a_process_that_is_gone() -> Result<()> {
 /// A process that has a damaged file of RocksDB's name mapped: the start of an ELF file and then nothing
 /// that makes sense.
 #[test]
-fn a_damaged_library() -> Result<()> {
+fn a_damaged_library_on_any_kernel() -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
     for (name, bytes) in damaged()? {
@@ -154,7 +154,7 @@ fn policy_fails(policy: &Path, code: i32, words: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn a_port_that_is_taken() -> Result<()> {
+fn a_port_that_is_taken_on_any_kernel() -> Result<()> {
     let _alone = agent::exclusively()?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();

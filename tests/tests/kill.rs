@@ -6,6 +6,7 @@
 use anyhow::{Result, ensure};
 use sexton_tests::agent::{self, Observer};
 use sexton_tests::bpf_objects::BpfObjects;
+use sexton_tests::machine;
 use sexton_tests::workload::{Start, Workload};
 use std::process::Stdio;
 use std::time::Duration;
@@ -15,12 +16,12 @@ const GONE_LIMIT: Duration = Duration::from_secs(5);
 const SECOND_LIMIT: Duration = Duration::from_secs(30);
 
 #[test]
-fn killing_the_agent_in_an_open_window_leaves_nothing_and_the_target_goes_on() -> Result<()> {
+fn killing_the_agent_in_an_open_window_leaves_nothing_on_any_kernel() -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
     let mut workload = Workload::start(Start {
         directory: &directory.path().join("db"),
-        keys: 200_000,
+        keys: 200_000 / machine::slowness()?,
         seconds: 120,
         preload: None,
         stderr: Stdio::inherit(),
@@ -31,7 +32,9 @@ fn killing_the_agent_in_an_open_window_leaves_nothing_and_the_target_goes_on() -
     let observer = Observer::start(workload.process.pid(), 100, &[])?;
     let armed = BpfObjects::now()?.since(&before);
     ensure!(!armed.programs.is_empty(), "no program named sexton_* is loaded while the window is open");
-    ensure!(!armed.links.is_empty(), "no link to such a program is there while the window is open");
+    // Before Linux 5.15 perf events were no links.
+    let has_links = machine::kernel_version()? >= [5, 15, 0];
+    ensure!(armed.links.is_empty() != has_links, "not the links of an open window: {armed:?}");
     ensure!(!armed.maps.is_empty(), "such a program uses no map while the window is open");
     // The window is in use when the agent dies, not only open.
     ensure!(!workload.second(SECOND_LIMIT)?.list_latencies_ns.is_empty(), "the target lists nothing");
