@@ -15,3 +15,4 @@ pub mod probe;
 pub mod snapshot;
 pub mod sst;
 pub mod target;
+pub mod top;

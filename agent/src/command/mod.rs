@@ -8,6 +8,7 @@ pub mod plan;
 pub mod policy;
 pub mod run;
 pub mod targets;
+pub mod top;
 
 use clap::{Parser, Subcommand};
 
@@ -29,6 +30,7 @@ const EXAMPLES: &str = "\
 Examples:
   sexton run                                  watch every RocksDB on this node, advise only
   sexton run --policy policies/default.yaml   the same, by a policy
+  sexton top                                  a running agent's targets and worst ranges, live
   sexton targets                              which processes have a RocksDB inside
   sexton inspect --pid 4711                   what can be read in process 4711, and what cannot, and why
   sexton observe --pid 4711 --seconds 5       arm the probes for 5 seconds and show what they saw
@@ -50,6 +52,8 @@ pub enum Command {
     Plan(plan::PlanArguments),
     /// Arm the probes on one process for a while and print what they saw.
     Observe(observe::ObserveArguments),
+    /// Show a running agent's targets and worst ranges, live.
+    Top(top::TopArguments),
     /// Show what is known of a process' RocksDB and what is missing.
     Inspect(inspect::InspectArguments),
     /// List the processes of this node that have a RocksDB inside.
