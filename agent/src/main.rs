@@ -1,7 +1,9 @@
 //! The `sexton` binary: reads the command line and calls the library.
 
 use clap::Parser;
-use sexton::command::{Arguments, Command, completions, inspect, observe, plan, policy, run, targets, top};
+use sexton::command::{
+    Arguments, Command, completions, doctor, inspect, observe, plan, policy, run, targets, top,
+};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -28,10 +30,12 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => plan::run(arguments),
         Command::Observe(arguments) => observe::run(arguments),
         Command::Top(arguments) => top::run(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Targets(arguments) => targets::run(arguments),
         Command::Policy(arguments) => policy::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
+        Command::KeepPerfLevel(arguments) => return sexton::keeper::child::main(*arguments),
         Command::ReadSst(_) | Command::AskLibrary(_) => return ExitCode::FAILURE,
     };
     match result {
@@ -45,6 +49,8 @@ fn default_log(command: &Command) -> &'static str {
     match command {
         // Lines of a log would be written across the screen.
         Command::Top(arguments) if arguments.is_live() => "off",
+        // It says itself what it finds, in its own words.
+        Command::Doctor(_) => "error",
         _ => "info",
     }
 }

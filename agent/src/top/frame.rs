@@ -15,7 +15,7 @@ const PLAIN_COLUMNS: u16 = 132;
 /// Lines of a frame that is printed: beyond them something is wrong with the agent, or with the reader.
 const PLAIN_LINES_MAX: u16 = 2_000;
 /// From this width on the exact totals have room beside the figures per seek.
-const WIDE_COLUMNS: u16 = 104;
+const WIDE_COLUMNS: u16 = 112;
 /// Lines that targets and gaps get at least, their title included, when there is not room for all.
 const SECTION_LINES_MIN: u16 = 4;
 
@@ -132,6 +132,7 @@ fn targets_table(state: &State, rows: &[Row], area: Rect) -> Table<'static> {
         (right("SEEKS/s"), Constraint::Length(9)),
         (right("TOMB/SEEK"), Constraint::Length(10)),
         (right("MISS/SEEK"), Constraint::Length(10)),
+        (right("PROBES"), Constraint::Length(7)),
         (right("GAPS"), Constraint::Length(4)),
     ];
     if is_wide {
@@ -156,6 +157,7 @@ fn target_line(row: &Row, is_wide: bool, is_selected: bool) -> TableRow<'static>
         right(amount(row.seeks_per_second)),
         right(amount(row.tombstones_per_seek)),
         right(amount(row.misses_per_seek)),
+        right(row.probe_cost_ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{:.2} %", ratio * 100.0))),
         right(row.gaps.len().to_string()),
     ];
     if is_wide {
@@ -243,6 +245,7 @@ const HELP: &str = "\
  TOMB/SEEK  tombstones skipped per seek and the scan after it, in windows
  MISS/SEEK  blocks read per seek and the scan after it, in windows
  TOMB/s     tombstones skipped a second, exact; MISS/s: blocks read
+ PROBES     time that probes took from the target's threads, share of a core
  DELETED    deletions per entry in the range's SST files
  REWRITES   bytes that compacting the range would rewrite
  GAPS       what cannot be read of the target, listed below the ranges";
@@ -321,9 +324,9 @@ mod tests {
     fn a_frame_on_a_small_terminal() {
         let expected = [
             "sexton top  http://127.0.0.1:9776  2026-01-01T00:00:00Z  cycle 7",
-            "TARGET                   STATE     PAIN s/s   SEEKS/s  TOMB/SEEK  MISS/SEEK GAPS",
-            "java-4711                watching    1.5000      55.0     1000.0       0.50    1",
-            "mariadbd-12              watching    0.2500      55.0     1000.0       0.50    0",
+            "TARGET           STATE     PAIN s/s   SEEKS/s  TOMB/SEEK  MISS/SEEK  PROBES GAPS",
+            "java-4711        watching    1.5000      55.0     1000.0       0.50       -    1",
+            "mariadbd-12      watching    0.2500      55.0     1000.0       0.50       -    0",
             "",
             " PAIN s/s  TOMB/SEEK  MISS/SEEK DELETED   REWRITES COLUMN FAMILY    WORST RANGES",
             "   1.5000    1042.8k       0.00    93 %   12.0 MiB keyTable         [2f766f6c… (",

@@ -39,6 +39,8 @@ pub struct Rates {
     pub tombstones_per_seek: Option<f64>,
     /// Blocks read per operation in windows.
     pub misses_per_seek: Option<f64>,
+    /// Time that probes took from the target's threads, seconds a second.
+    pub probe_cost_ratio: Option<f64>,
 }
 
 /// What is remembered of all targets.
@@ -81,6 +83,11 @@ impl History {
             rates.tombstones_per_second = ratio(counted.tombstones_skipped, seconds);
             rates.misses_per_second = ratio(counted.block_reads, seconds);
         }
+        if let Some(earlier) = within(WINDOWS_SPAN) {
+            let seconds = last.at.duration_since(earlier.at).as_secs_f64();
+            let cost_seconds = last.view.probes.cost_seconds - earlier.view.probes.cost_seconds;
+            rates.probe_cost_ratio = (seconds > 0.0).then(|| cost_seconds.max(0.0) / seconds);
+        }
         // Where no window closed lately, all of them since the agent's start speak.
         let nothing = TargetView::default();
         let earlier = within(WINDOWS_SPAN).map(|sample| &sample.view);
@@ -106,6 +113,7 @@ fn continues(last: &TargetView, next: &TargetView) -> bool {
     ];
     last.pid == next.pid
         && last.window_seconds <= next.window_seconds
+        && last.probes.cost_seconds <= next.probes.cost_seconds
         && growing.into_iter().all(|(last, next)| last <= next)
 }
 
@@ -117,6 +125,7 @@ fn ratio(count: u64, by: f64) -> Option<f64> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::snapshot::ProbeView;
     use proptest::prelude::*;
     use sexton_tuner::evidence::Counters;
 
@@ -136,6 +145,7 @@ mod tests {
             operations: windows * 50,
             window_seconds: windows as f64 * 0.5,
             windows,
+            probes: ProbeView { cost_seconds: windows as f64 * 0.01, ..ProbeView::default() },
             ..TargetView::default()
         };
         let at = Timestamp::from_second(1_800_000_000 + second).unwrap();
@@ -164,6 +174,8 @@ mod tests {
         assert_eq!(rates.seeks_per_second, Some(100.0));
         assert_eq!(rates.tombstones_per_seek, Some(20.0));
         assert_eq!(rates.misses_per_seek, Some(2.0));
+        // A window of 10 ms' cost in five seconds.
+        assert!(rates.probe_cost_ratio.is_some_and(|ratio| (ratio - 0.002).abs() < 1e-9));
     }
 
     #[test]
@@ -214,7 +226,7 @@ mod tests {
                 history.take(&picture(second, tombstones, windows));
                 let rates = history.rates("queue-1");
                 let all = [rates.tombstones_per_second, rates.misses_per_second, rates.seeks_per_second,
-                           rates.tombstones_per_seek, rates.misses_per_seek];
+                           rates.tombstones_per_seek, rates.misses_per_seek, rates.probe_cost_ratio];
                 prop_assert!(all.into_iter().flatten().all(|rate| rate.is_finite() && rate >= 0.0));
             }
         }

@@ -40,6 +40,8 @@ pub struct Row {
     pub tombstones_per_second: Option<f64>,
     /// Blocks read a second, exact.
     pub misses_per_second: Option<f64>,
+    /// Time that probes took from its threads, seconds a second: a share of one core.
+    pub probe_cost_ratio: Option<f64>,
     /// Reader time lost per second, seconds.
     pub pain_seconds_per_second: f64,
     /// What is missing of it, why and what to do.
@@ -61,6 +63,7 @@ impl Row {
             misses_per_seek: rates.misses_per_seek,
             tombstones_per_second: rates.tombstones_per_second,
             misses_per_second: rates.misses_per_second,
+            probe_cost_ratio: rates.probe_cost_ratio,
             pain_seconds_per_second: target.pain_seconds_per_second,
             gaps: target.gaps.clone(),
         }
