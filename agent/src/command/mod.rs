@@ -1,7 +1,6 @@
 //! The command line: one module a subcommand, each a thin layer over the library.
 
 pub mod completions;
-pub mod doctor;
 pub mod inspect;
 pub mod interrupt;
 pub mod observe;
@@ -9,7 +8,6 @@ pub mod plan;
 pub mod policy;
 pub mod run;
 pub mod targets;
-pub mod top;
 
 use clap::{Parser, Subcommand};
 
@@ -31,8 +29,6 @@ const EXAMPLES: &str = "\
 Examples:
   sexton run                                  watch every RocksDB on this node, advise only
   sexton run --policy policies/default.yaml   the same, by a policy
-  sexton doctor                               what works on this node, what does not, why, and what to do
-  sexton top                                  a running agent's targets and worst ranges, live
   sexton targets                              which processes have a RocksDB inside
   sexton inspect --pid 4711                   what can be read in process 4711, and what cannot, and why
   sexton observe --pid 4711 --seconds 5       arm the probes for 5 seconds and show what they saw
@@ -54,10 +50,6 @@ pub enum Command {
     Plan(plan::PlanArguments),
     /// Arm the probes on one process for a while and print what they saw.
     Observe(observe::ObserveArguments),
-    /// Show a running agent's targets and worst ranges, live.
-    Top(top::TopArguments),
-    /// Say what works on this node and in each RocksDB, what does not, why, and what to do.
-    Doctor(doctor::DoctorArguments),
     /// Show what is known of a process' RocksDB and what is missing.
     Inspect(inspect::InspectArguments),
     /// List the processes of this node that have a RocksDB inside.
@@ -72,7 +64,4 @@ pub enum Command {
     /// Asks a RocksDB library where its counters are, on behalf of the agent.
     #[command(name = crate::target::library::CHILD_SUBCOMMAND, hide = true)]
     AskLibrary(crate::target::library_child::ChildArguments),
-    /// Raises the perf level of a target's threads on behalf of the agent, and puts it back.
-    #[command(name = crate::keeper::CHILD_SUBCOMMAND, hide = true)]
-    KeepPerfLevel(crate::keeper::ChildArguments),
 }
