@@ -69,6 +69,7 @@ read_thread(struct task_struct *task, __u32 slot, const struct sexton_recipe *re
 	if (recipe->perf_level_offset != SEXTON_OFFSET_ABSENT &&
 	    !read_user(&level, sizeof(level), block + recipe->perf_level_offset, task, sleepable)) {
 		reading->perf_level = level;
+		reading->perf_level_address = block + recipe->perf_level_offset;
 		reading->flags |= SEXTON_READING_HAS_PERF_LEVEL;
 	}
 }

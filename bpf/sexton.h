@@ -310,6 +310,8 @@ struct sexton_thread_reading {
 	unsigned int perf_level;
 	unsigned int slot;
 	unsigned int padding;
+	/* Of the byte perf_level, in the thread's memory. */
+	unsigned long long perf_level_address;
 };
 
 enum sexton_process_change {
@@ -347,7 +349,7 @@ SEXTON_ASSERT_SIZE(struct sexton_learnt, 8);
 SEXTON_ASSERT_SIZE(struct sexton_file_id, 16);
 SEXTON_ASSERT_SIZE(struct sexton_file, 408);
 SEXTON_ASSERT_SIZE(struct sexton_totals, 392);
-SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 72);
+SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 80);
 SEXTON_ASSERT_SIZE(struct sexton_process_event, 16);
 _Static_assert(SEXTON_SITES <= SEXTON_SITES_MAX, "every site has room");
 _Static_assert(__builtin_offsetof(struct sexton_operation, end_key) == 344, "the keys end the operation");

@@ -6,12 +6,15 @@
 pub mod actuator;
 pub mod api;
 pub mod command;
+pub mod doctor;
 pub mod engine;
 pub mod failure;
 #[cfg(test)]
 mod fuzz;
+pub mod keeper;
 pub mod policy_file;
 pub mod probe;
 pub mod snapshot;
 pub mod sst;
 pub mod target;
+pub mod top;

@@ -1,7 +1,9 @@
 //! The `sexton` binary: reads the command line and calls the library.
 
 use clap::Parser;
-use sexton::command::{Arguments, Command, completions, inspect, observe, plan, policy, run, targets};
+use sexton::command::{
+    Arguments, Command, completions, doctor, inspect, observe, plan, policy, run, targets, top,
+};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -14,7 +16,8 @@ fn main() -> ExitCode {
         Command::AskLibrary(arguments) => return sexton::target::library_child::main(&arguments.library),
         _ => {}
     }
-    let filter = EnvFilter::try_from_env("SEXTON_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env("SEXTON_LOG")
+        .unwrap_or_else(|_| EnvFilter::new(default_log(&arguments.command)));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -26,14 +29,28 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),
         Command::Observe(arguments) => observe::run(arguments),
+        Command::Top(arguments) => top::run(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Targets(arguments) => targets::run(arguments),
         Command::Policy(arguments) => policy::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
+        Command::KeepPerfLevel(arguments) => return sexton::keeper::child::main(*arguments),
         Command::ReadSst(_) | Command::AskLibrary(_) => return ExitCode::FAILURE,
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
+    }
+}
+
+/// What is logged where SEXTON_LOG does not say.
+fn default_log(command: &Command) -> &'static str {
+    match command {
+        // Lines of a log would be written across the screen.
+        Command::Top(arguments) if arguments.is_live() => "off",
+        // It says itself what it finds, in its own words.
+        Command::Doctor(_) => "error",
+        _ => "info",
     }
 }

@@ -108,6 +108,8 @@ pub struct TargetView {
     pub block_reads_timed: u64,
     /// Time they took, seconds.
     pub block_read_seconds: f64,
+    /// Threads that count only because the policy has their perf level raised.
+    pub perf_level_raised_threads: u32,
     /// Seek pain of all its ranges, seconds of reader time lost per second.
     pub pain_seconds_per_second: f64,
     /// SST files that readers waited for longest in the last window, at most [`HOT_FILES_MAX`].

@@ -54,6 +54,15 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Starts a `db_bench` that seeks in a filled database for `seconds`, on two threads with this perf level.
+pub fn seek_for(database: &Path, seconds: u64, perf_level: u8) -> Result<Process> {
+    let mut command = command(database)?;
+    command.args(["--benchmarks=seekrandom", "--use_existing_db=1", "--threads=2", "--seek_nexts=20"]);
+    command.args([format!("--num={KEYS}"), format!("--duration={seconds}")]);
+    command.arg(format!("--perf_level={perf_level}")).stdout(Stdio::null());
+    Process::start(command)
+}
+
 /// Run by a shell in namespaces of its own: puts a copy of database `$1` and of library `$2` where nobody else
 /// sees them, in `$0`, and becomes `db_bench` there.
 const CONTAIN: &str = r#"

@@ -83,8 +83,8 @@ struct Sums {
     block_reads_timed: u64,
     /// Firings of each site's probes.
     sites: Value,
-    /// Of all SST files together: block reads and their bytes. How many of them are told by file depends on the moment
-    /// at which it was learnt how.
+    /// Block reads of all SST files and their bytes. Not file by file: it takes a moment to find out where files
+    /// have their names, and what was read until then belongs to none.
     files: (u64, u64),
     /// Of each painful operation, in order: kind, keys and counters.
     operations_seen: Vec<(String, String, String, Value, Value)>,

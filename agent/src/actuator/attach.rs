@@ -6,6 +6,7 @@
 
 use super::error::ActuatorError;
 use super::process::{Directory, TargetProcess, peer_pid};
+use crate::target::facts::ProcessId;
 use rustix::process::Signal;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -53,6 +54,14 @@ pub fn load(process: &TargetProcess, library: &Path, options: &str) -> Result<()
     check_reply(&reply).map_err(fail)
 }
 
+/// Whether a JVM would let itself be attached to, as far as that shows without trying.
+///
+/// # Errors
+/// [`ActuatorError::NotAttachable`] with the reason, [`ActuatorError::Process`] without the rights to look.
+pub fn check(process: &ProcessId) -> Result<(), ActuatorError> {
+    check_attachable(&TargetProcess::open(process)?)
+}
+
 /// Refuses processes that would take harm or could never work.
 fn check_attachable(process: &TargetProcess) -> Result<(), ActuatorError> {
     let refuse = |reason| Err(ActuatorError::NotAttachable { pid: process.pid, reason });
@@ -72,8 +81,12 @@ fn check_attachable(process: &TargetProcess) -> Result<(), ActuatorError> {
             "it does not handle SIGQUIT (started with -Xrs, or still starting); it would be killed",
         );
     }
-    if attaching_is_disabled(&read("cmdline")?) {
+    let switches = switches(&read("environ")?, &read("cmdline")?);
+    if last_switch(&switches, "DisableAttachMechanism") == Some(true) {
         return refuse("it was started with -XX:+DisableAttachMechanism");
+    }
+    if last_switch(&switches, "EnableDynamicAgentLoading") == Some(false) {
+        return refuse("it was started with -XX:-EnableDynamicAgentLoading");
     }
     Ok(())
 }
@@ -86,15 +99,30 @@ fn maps_a_jvm(maps: &[u8]) -> bool {
     maps.split(|byte| *byte == b'\n').any(is_jvm)
 }
 
-/// The last of the two switches on the command line counts.
-fn attaching_is_disabled(command_line: &[u8]) -> bool {
+/// The JVM's `-XX:` switches in the order in which it takes them: those of its environment, those of its
+/// command line, and again some of its environment.
+fn switches(environment: &[u8], command_line: &[u8]) -> Vec<String> {
+    let variable = |name: &str| {
+        let variables = environment.split(|byte| *byte == 0);
+        let mut values = variables.filter_map(|variable| variable.strip_prefix(name.as_bytes()));
+        values.next().map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
+    };
+    let [before, of_launcher, after] =
+        ["JAVA_TOOL_OPTIONS=", "JDK_JAVA_OPTIONS=", "_JAVA_OPTIONS="].map(variable);
+    let words = |text: &str| text.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let arguments = command_line.split(|byte| *byte == 0);
-    let mut switches = arguments.filter_map(|argument| match argument {
-        b"-XX:+DisableAttachMechanism" => Some(true),
-        b"-XX:-DisableAttachMechanism" => Some(false),
+    let arguments = arguments.map(|argument| String::from_utf8_lossy(argument).into_owned()).collect();
+    let all = [words(&before), words(&of_launcher), arguments, words(&after)].concat();
+    all.into_iter().filter_map(|word| word.strip_prefix("-XX:").map(str::to_owned)).collect()
+}
+
+/// Whether a switch is on or off; the last one that is given counts, `None` where none is.
+fn last_switch(switches: &[String], name: &str) -> Option<bool> {
+    switches.iter().rev().find_map(|switch| match switch.split_at_checked(1) {
+        Some(("+", rest)) if rest == name => Some(true),
+        Some(("-", rest)) if rest == name => Some(false),
         _ => None,
-    });
-    switches.next_back().unwrap_or(false)
+    })
 }
 
 /// Connects to the JVM's socket, having it opened first where it is not.
@@ -237,7 +265,6 @@ fn check_reply(reply: &[u8]) -> Result<(), String> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
-    use crate::target::facts::ProcessId;
     use proptest::prelude::*;
 
     #[test]
@@ -254,11 +281,17 @@ mod tests {
 
     #[test]
     fn the_last_switch_counts() {
-        assert!(!attaching_is_disabled(b"java\0-Xmx1g\0Main\0"));
-        assert!(attaching_is_disabled(b"java\0-XX:+DisableAttachMechanism\0Main\0"));
-        assert!(!attaching_is_disabled(
-            b"java\0-XX:+DisableAttachMechanism\0-XX:-DisableAttachMechanism\0Main\0"
-        ));
+        let disabled = |environment: &str, command_line: &str| {
+            let switches = switches(environment.as_bytes(), command_line.as_bytes());
+            last_switch(&switches, "DisableAttachMechanism")
+        };
+        let (on, off) = ("-XX:+DisableAttachMechanism", "-XX:-DisableAttachMechanism");
+        assert_eq!(disabled("", "java\0-Xmx1g\0Main\0"), None);
+        assert_eq!(disabled("", &format!("java\0{on}\0Main\0")), Some(true));
+        assert_eq!(disabled("", &format!("java\0{on}\0{off}\0Main\0")), Some(false));
+        assert_eq!(disabled(&format!("A=b\0JAVA_TOOL_OPTIONS=-Xmx1g {on}\0"), "java\0Main\0"), Some(true));
+        assert_eq!(disabled(&format!("JAVA_TOOL_OPTIONS={on}\0"), &format!("java\0{off}\0")), Some(false));
+        assert_eq!(disabled(&format!("_JAVA_OPTIONS={on}\0"), &format!("java\0{off}\0")), Some(true));
     }
 
     #[test]
@@ -286,7 +319,7 @@ mod tests {
         #[test]
         fn arbitrary_replies_are_errors_or_success(reply in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = check_reply(&reply);
-            let _ = attaching_is_disabled(&reply);
+            let _ = last_switch(&switches(&reply, &reply), "DisableAttachMechanism");
             prop_assert!(!maps_a_jvm(&reply));
         }
     }

@@ -24,10 +24,12 @@ mod request;
 mod template;
 
 pub use advise::AdviseActuator;
+pub use attach::check as check_attachable;
 pub use error::ActuatorError;
 pub use exec::ExecActuator;
 pub use hook::{HookClient, HookOptions};
 pub use hook_actuator::HookActuator;
+pub use library::{LIBRARY_FILE_NAME as HOOK_LIBRARY_FILE_NAME, find as find_hook_library};
 pub use request::{
     CompactEnd, CompactOutcome, CompactRequest, HandlePointers, ThrottleOutcome, ThrottleRequest,
 };

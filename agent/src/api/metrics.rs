@@ -113,6 +113,7 @@ impl Scrape {
         if let Some(level) = target.perf_level {
             whole("sexton_target_perf_level", u64::from(level));
         }
+        whole("sexton_target_perf_level_raised_threads", u64::from(target.perf_level_raised_threads));
         whole("sexton_tombstones_skipped_total", target.totals.tombstones_skipped);
         whole("sexton_keys_skipped_total", target.totals.keys_skipped);
         whole("sexton_block_reads_total", target.totals.block_reads);

@@ -1,6 +1,7 @@
 //! The command line: one module a subcommand, each a thin layer over the library.
 
 pub mod completions;
+pub mod doctor;
 pub mod inspect;
 pub mod interrupt;
 pub mod observe;
@@ -8,6 +9,7 @@ pub mod plan;
 pub mod policy;
 pub mod run;
 pub mod targets;
+pub mod top;
 
 use clap::{Parser, Subcommand};
 
@@ -29,6 +31,8 @@ const EXAMPLES: &str = "\
 Examples:
   sexton run                                  watch every RocksDB on this node, advise only
   sexton run --policy policies/default.yaml   the same, by a policy
+  sexton doctor                               what works on this node, what does not, why, and what to do
+  sexton top                                  a running agent's targets and worst ranges, live
   sexton targets                              which processes have a RocksDB inside
   sexton inspect --pid 4711                   what can be read in process 4711, and what cannot, and why
   sexton observe --pid 4711 --seconds 5       arm the probes for 5 seconds and show what they saw
@@ -50,6 +54,10 @@ pub enum Command {
     Plan(plan::PlanArguments),
     /// Arm the probes on one process for a while and print what they saw.
     Observe(observe::ObserveArguments),
+    /// Show a running agent's targets and worst ranges, live.
+    Top(top::TopArguments),
+    /// Say what works on this node and in each RocksDB, what does not, why, and what to do.
+    Doctor(doctor::DoctorArguments),
     /// Show what is known of a process' RocksDB and what is missing.
     Inspect(inspect::InspectArguments),
     /// List the processes of this node that have a RocksDB inside.
@@ -64,4 +72,7 @@ pub enum Command {
     /// Asks a RocksDB library where its counters are, on behalf of the agent.
     #[command(name = crate::target::library::CHILD_SUBCOMMAND, hide = true)]
     AskLibrary(crate::target::library_child::ChildArguments),
+    /// Raises the perf level of a target's threads on behalf of the agent, and puts it back.
+    #[command(name = crate::keeper::CHILD_SUBCOMMAND, hide = true)]
+    KeepPerfLevel(crate::keeper::ChildArguments),
 }

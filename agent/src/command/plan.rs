@@ -32,7 +32,7 @@ pub struct PlanArguments {
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let mut policy =
         arguments.policy.as_deref().map(policy_file::load).transpose()?.unwrap_or_else(Policy::default);
-    forbid_acting(&mut policy);
+    forbid_changes(&mut policy);
     let mut engine = Engine::new(EngineOptions {
         policy,
         policy_path: arguments.policy.clone(),
@@ -74,7 +74,8 @@ fn end(end: &Option<String>) -> &str {
 }
 
 /// A plan is only looked at here, whatever the policy says.
-fn forbid_acting(policy: &mut Policy) {
+fn forbid_changes(policy: &mut Policy) {
+    policy.targets.iter_mut().for_each(|target| target.raise_perf_level = false);
     let modes = policy.targets.iter_mut().filter_map(|target| target.mode.as_mut());
     for mode in modes.chain([&mut policy.mode]).filter(|mode| **mode == Mode::Act) {
         *mode = Mode::Advise;

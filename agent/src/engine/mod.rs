@@ -11,6 +11,7 @@ mod follow;
 mod history;
 pub(crate) mod identity;
 mod looks;
+mod perf_level;
 mod publish;
 mod roster;
 mod spending;

@@ -1,6 +1,7 @@
 //! One target being watched: what has been read of it so far.
 
 use super::identity::Identities;
+use super::perf_level::PerfLevel;
 use super::spending::Spending;
 use crate::actuator::HookClient;
 use crate::probe::{OpenWindow, SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
@@ -25,9 +26,6 @@ const FAILURE_PAUSE_MIN: Duration = Duration::from_secs(5);
 
 /// Longest pause after failures: what is wrong in a target is put right by people.
 const FAILURE_PAUSE_MAX: Duration = Duration::from_secs(10 * 60);
-
-/// Perf level from which on RocksDB counts (`kEnableCount`).
-const PERF_LEVEL_COUNTS: u8 = 2;
 
 /// A target, the policy's entry for it, and all that was read of it.
 pub struct Watched {
@@ -67,6 +65,7 @@ pub struct Watched {
     pub files_gap: Option<Gap>,
     /// Whether the last window had to estimate.
     is_estimated: bool,
+    perf_level: PerfLevel,
     baseline: Counters,
     sums: Sums,
     failures_in_a_row: u32,
@@ -96,11 +95,14 @@ impl Watched {
         slot: Slot,
         reading: SentinelReading,
     ) -> Watched {
+        let mut perf_level = PerfLevel::new(entry.raise_perf_level);
+        perf_level.take(target.process, &reading);
         Watched {
             target,
             entry,
             mode,
             slot,
+            perf_level,
             baseline: reading.total,
             last: reading,
             interval: SentinelInterval::default(),
@@ -142,6 +144,11 @@ impl Watched {
     /// Takes a reading of the sentinel as the end of an interval. Where there is no sentinel, or the counters that it
     /// reads stand still, the interval is that of the last window.
     pub fn take_reading(&mut self, reading: SentinelReading) {
+        self.perf_level.take(self.target.process, &reading);
+        if self.perf_level.raised_threads() > 0 {
+            // The counters move now, whatever the last window had to do without.
+            self.is_estimated = false;
+        }
         if reading.totals_by == TotalsBy::Windows || self.is_estimated {
             self.last = reading;
             return;
@@ -224,15 +231,6 @@ impl Watched {
                      better"
                 .into(),
         });
-        let level = self.last.perf_level.filter(|level| *level < PERF_LEVEL_COUNTS).map(|level| Gap {
-            what: format!("perf level {level} counts nothing"),
-            reason:
-                "RocksDB's counters move from perf level 2 (kEnableCount) on, and a thread has a lower one"
-                    .into(),
-            remedy: "set it in the host: MyRocks `SET GLOBAL rocksdb_perf_context_level=2`, db_bench \
-                     `--perf_level=2`, else rocksdb::SetPerfLevel"
-                .into(),
-        });
         let invariants = check_invariants(&self.last.thread_counters()).err().map(|reason| Gap {
             what: "the counters do not look like RocksDB's".into(),
             reason,
@@ -253,16 +251,10 @@ impl Watched {
             remedy: "Linux 5.18 or newer has it (bpf_copy_from_user_task); otherwise shorten loop.survey"
                 .into(),
         });
-        let run_time = [
-            windows_only,
-            estimated,
-            level,
-            invariants,
-            unread,
-            self.hook_gap.clone(),
-            self.files_gap.clone(),
-        ];
-        let gaps = self.target.gaps.iter().cloned().chain(run_time.into_iter().flatten());
+        let run_time =
+            [windows_only, estimated, invariants, unread, self.hook_gap.clone(), self.files_gap.clone()];
+        let gaps = self.target.gaps.iter().cloned().chain(self.perf_level.gaps());
+        let gaps = gaps.chain(run_time.into_iter().flatten());
         gaps.map(|gap| GapView { what: gap.what, reason: gap.reason, remedy: gap.remedy }).collect()
     }
 
@@ -320,6 +312,7 @@ impl Watched {
             perf_level: self.last.perf_level,
             block_reads_timed: self.sums.fetches.count,
             block_read_seconds: self.sums.fetches.latency_ns as f64 / 1e9,
+            perf_level_raised_threads: self.perf_level.raised_threads(),
             pain_seconds_per_second,
             hot_files: self.hot_files(),
             hook: self.hook.is_some(),

@@ -40,7 +40,7 @@ pub use loader::{Loader, LoaderError};
 pub use mechanism::Mechanism;
 pub use operation::Operation;
 pub use recipe::Thresholds;
-pub use sentinel::{Sentinel, SentinelReading, TotalsBy};
+pub use sentinel::{Sentinel, SentinelReading, ThreadLevel, TotalsBy};
 pub use site::{ProbeHits, Site, SiteHits};
 pub use window::{FileFetches, OPERATIONS_KEPT_MAX, OpenWindow, WindowResult, Windows};
 

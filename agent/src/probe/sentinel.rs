@@ -67,6 +67,19 @@ pub enum TotalsBy {
     Windows,
 }
 
+/// A thread's perf level and where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadLevel {
+    /// Thread id in the agent's pid namespace.
+    pub thread_id: u32,
+    /// When the thread started, nanoseconds since boot: a thread id alone can be reused.
+    pub start_boot_ns: u64,
+    /// The thread-local `rocksdb::perf_level`.
+    pub level: u8,
+    /// Address of that byte in the target.
+    pub address: u64,
+}
+
 /// What the sentinel read of one target at one moment.
 #[derive(Clone, Debug)]
 pub struct SentinelReading {
@@ -86,6 +99,8 @@ pub struct SentinelReading {
     pub threads_ended_unread: u64,
     /// Lowest perf level of the threads that have counters.
     pub perf_level: Option<u8>,
+    /// Perf level of each living thread whose level could be read.
+    pub levels: Vec<ThreadLevel>,
     /// Totals by thread id and start, to settle what a closing window left open.
     pub(super) by_thread: HashMap<(u32, u64), Counters>,
 }
@@ -266,6 +281,7 @@ impl SentinelReading {
             threads_ended: 0,
             threads_ended_unread: 0,
             perf_level: None,
+            levels: Vec::new(),
             by_thread: HashMap::new(),
         }
     }
@@ -279,8 +295,19 @@ fn map_error(source: LoaderError) -> ProbeError {
     ProbeError::Access { what: "the sentinel's maps", source }
 }
 
+fn thread_level(thread: &sexton_thread_reading) -> ThreadLevel {
+    ThreadLevel {
+        thread_id: thread.thread_id,
+        start_boot_ns: thread.start_boot_ns,
+        level: u8::try_from(thread.perf_level).unwrap_or(u8::MAX),
+        address: thread.perf_level_address,
+    }
+}
+
 fn reading(at: Instant, pass: &[sexton_thread_reading], account: &Account) -> SentinelReading {
     let with_counters = || pass.iter().filter(|thread| thread.flags & SEXTON_READING_HAS_COUNTERS != 0);
+    let with_level = with_counters().filter(|thread| thread.flags & SEXTON_READING_HAS_PERF_LEVEL != 0);
+    let levels: Vec<ThreadLevel> = with_level.map(thread_level).collect();
     SentinelReading {
         at,
         totals_by: TotalsBy::Sentinel,
@@ -289,10 +316,8 @@ fn reading(at: Instant, pass: &[sexton_thread_reading], account: &Account) -> Se
         threads_with_counters: with_counters().count() as u32,
         threads_ended: account.threads_ended(),
         threads_ended_unread: account.threads_ended_unread(),
-        perf_level: with_counters()
-            .filter(|thread| thread.flags & SEXTON_READING_HAS_PERF_LEVEL != 0)
-            .map(|thread| u8::try_from(thread.perf_level).unwrap_or(u8::MAX))
-            .min(),
+        perf_level: levels.iter().map(|thread| thread.level).min(),
+        levels,
         by_thread: with_counters()
             .map(|thread| ((thread.thread_id, thread.start_boot_ns), thread.counters.into()))
             .collect(),

@@ -1,6 +1,7 @@
-//! Reading another process's memory, never writing it.
+//! Reading another process's memory, and writing single bytes of it.
 //!
-//! Everything that comes from there is untrusted: it may change under the read and may be no string at
+//! Written is only where a policy asks for it, and only by the keeper of the perf level. Everything that comes from
+//! there is untrusted: it may change under the read and may be no string at
 //! all, so lengths are bounded and strings are checked before they are believed.
 
 use std::io;
@@ -89,6 +90,47 @@ pub fn read_u64(pid: u32, address: u64) -> Result<u64, MemoryError> {
     let mut bytes = [0u8; 8];
     read_into(pid, address, &mut bytes)?;
     Ok(u64::from_le_bytes(bytes))
+}
+
+/// Reads the byte at `address` of a process.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_u8(pid: u32, address: u64) -> Result<u8, MemoryError> {
+    let mut byte = [0u8; 1];
+    read_into(pid, address, &mut byte)?;
+    Ok(u8::from_le_bytes(byte))
+}
+
+/// Writes the byte at `address` of a process: all of it or nothing.
+///
+/// # Errors
+/// As [`read`]; [`MemoryError::Unmapped`] for what may not be written.
+pub fn write_u8(pid: u32, address: u64, value: u8) -> Result<(), MemoryError> {
+    let unmapped = || MemoryError::Unmapped { pid, address, length: 1 };
+    let process = libc::pid_t::try_from(pid).map_err(|_| MemoryError::NoSuchProcess { pid })?;
+    let place = usize::try_from(address).map_err(|_| unmapped())?;
+    let mut byte = value;
+    let local = libc::iovec { iov_base: std::ptr::from_mut(&mut byte).cast(), iov_len: 1 };
+    let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut(place), iov_len: 1 };
+    // SAFETY: `local` is one byte of our own, which the call only reads; `remote` is only a number to the
+    // kernel, which checks it against the other process's mappings. One element each.
+    let written = unsafe { libc::process_vm_writev(process, &local, 1, &remote, 1, 0) };
+    match written {
+        1 => Ok(()),
+        0 => Err(unmapped()),
+        _ => Err(refusal(pid, io::Error::last_os_error(), unmapped())),
+    }
+}
+
+/// Why the kernel moved nothing.
+fn refusal(pid: u32, error: io::Error, unmapped: MemoryError) -> MemoryError {
+    match error.raw_os_error() {
+        Some(libc::ESRCH) => MemoryError::NoSuchProcess { pid },
+        Some(libc::EPERM | libc::EACCES) => MemoryError::PermissionDenied { pid },
+        Some(libc::EFAULT) => unmapped,
+        _ => MemoryError::Io { pid, source: error },
+    }
 }
 
 /// Reads a `std::string` of libstdc++: the object that C++11's ABI has (pointer, size, buffer or
@@ -189,13 +231,9 @@ fn read_into(pid: u32, address: u64, buffer: &mut [u8]) -> Result<(), MemoryErro
             Ok(count) => done += count,
             Err(_) => {
                 let error = io::Error::last_os_error();
-                return Err(match error.raw_os_error() {
-                    Some(libc::ESRCH) => MemoryError::NoSuchProcess { pid },
-                    Some(libc::EPERM | libc::EACCES) => MemoryError::PermissionDenied { pid },
-                    Some(libc::EFAULT) => unmapped(),
-                    Some(libc::EINTR) => continue,
-                    _ => MemoryError::Io { pid, source: error },
-                });
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(refusal(pid, error, unmapped()));
+                }
             }
         }
     }
@@ -227,6 +265,21 @@ mod tests {
         assert_eq!(read_u64(us(), address_of(&value)).unwrap(), value);
         assert_eq!(read(us(), address_of(&value), 3).unwrap(), [0xef, 0xcd, 0xab]);
         assert!(read(us(), address_of(&value), 0).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_byte_is_written_and_its_neighbours_stay() {
+        let bytes: Vec<std::sync::atomic::AtomicU8> = (1..=3).map(Into::into).collect();
+        let now =
+            || bytes.iter().map(|byte| byte.load(std::sync::atomic::Ordering::SeqCst)).collect::<Vec<_>>();
+        write_u8(us(), address_of(&bytes[1]), 9).unwrap();
+        assert_eq!(now(), [1, 9, 3]);
+        assert_eq!(read_u8(us(), address_of(&bytes[1])).unwrap(), 9);
+        // What may not be written is not.
+        static CONSTANT: u8 = 7;
+        assert!(write_u8(us(), address_of(&CONSTANT), 8).is_err());
+        assert!(matches!(write_u8(us(), 8, 1), Err(MemoryError::Unmapped { address: 8, length: 1, .. })));
+        assert!(matches!(write_u8(i32::MAX as u32, 8, 1), Err(MemoryError::NoSuchProcess { .. })));
     }
 
     #[test]

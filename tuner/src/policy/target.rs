@@ -33,6 +33,11 @@ pub struct TargetPolicy {
     /// The command, with `actuator: exec`.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecPolicy>,
+    /// Whether RocksDB's perf level is raised in threads that have it off, so that they count. This writes one
+    /// byte of each such thread, in any mode, as long as the process is watched; each thread gets its former
+    /// level back, even when the agent is killed. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub raise_perf_level: bool,
     /// Column families that may be acted on. Default: all, without prefixes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub column_families: Vec<ColumnFamilyPolicy>,
@@ -51,6 +56,7 @@ impl TargetPolicy {
             probes: None,
             actuator: ActuatorKind::default(),
             exec: None,
+            raise_perf_level: false,
             column_families: Vec::new(),
             throttles: Vec::new(),
         }

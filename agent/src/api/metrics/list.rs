@@ -74,6 +74,11 @@ pub const METRICS: &[Metric] = &[
         TARGET,
         "Lowest RocksDB perf level of any thread; counters move from 2 on.",
     ),
+    gauge(
+        "sexton_target_perf_level_raised_threads",
+        TARGET,
+        "Threads that count only because the policy has their perf level raised.",
+    ),
     counter(
         "sexton_tombstones_skipped_total",
         TARGET,

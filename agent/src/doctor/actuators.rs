@@ -1,0 +1,120 @@
+//! Which ways of acting on a target would work. Nothing is tried that would change it.
+
+use super::finding::Finding;
+use crate::actuator::{HOOK_LIBRARY_FILE_NAME, check_attachable, find_hook_library};
+use crate::target::elf::ElfHeaders;
+use crate::target::facts::Target;
+use object::ReadCache;
+use std::fs::File;
+use std::io::Read;
+
+/// The function of RocksDB's C API without which the hook can do nothing.
+const COMPACT_RANGE: &str = "rocksdb_compact_range_cf_opt";
+
+/// Bytes of `/proc/PID/maps` that are looked through.
+const MAPS_BYTES_MAX: u64 = 16 << 20;
+
+/// One finding for each actuator that a policy can name.
+pub fn findings(target: &Target) -> Vec<Finding> {
+    vec![by_attaching(target), by_preload(target), by_command(target), advise()]
+}
+
+fn by_attaching(target: &Target) -> Finding {
+    let (name, note) = ("hook by attaching", "compacts ranges inside an unmodified JVM");
+    let no = |reason: String, remedy: String| Finding::no(name, note, reason, remedy);
+    if !target.is_jvm {
+        return no(
+            "it is no JVM".into(),
+            "preload the hook, or name a command in the policy (actuator: exec)".into(),
+        );
+    }
+    if let Err(error) = check_attachable(&target.process) {
+        return no(error.to_string(), error.remedy());
+    }
+    if let Err(error) = find_hook_library(None) {
+        return no(error.to_string(), error.remedy());
+    }
+    match exports_the_interface(target) {
+        Ok(true) => Finding::yes(name, note),
+        Ok(false) => no_interface(name, note),
+        Err(reason) => Finding::unknown(name, note, reason, "run sexton as root to find out"),
+    }
+}
+
+fn by_preload(target: &Target) -> Finding {
+    let (name, note) = ("hook by preload", "compacts ranges inside the process");
+    let remedy = format!("start the process with LD_PRELOAD=/usr/lib/sexton/{HOOK_LIBRARY_FILE_NAME}");
+    let maps = match read_maps(target.process.pid) {
+        Ok(maps) => maps,
+        Err(error) => return Finding::unknown(name, note, format!("/proc/PID/maps: {error}"), remedy),
+    };
+    if !has_hook(&maps) {
+        return Finding::no(name, note, "the hook is not loaded in it", remedy);
+    }
+    match exports_the_interface(target) {
+        Ok(true) => Finding::yes(name, format!("{note}; the hook is loaded")),
+        Ok(false) => no_interface(name, note),
+        Err(reason) => Finding::unknown(name, note, reason, "run sexton as root to find out"),
+    }
+}
+
+fn no_interface(name: &str, note: &str) -> Finding {
+    Finding::no(
+        name,
+        note,
+        format!("its module does not export {COMPACT_RANGE}, which the hook would call"),
+        "name a command in the policy (actuator: exec)",
+    )
+}
+
+fn by_command(target: &Target) -> Finding {
+    match target.databases.is_empty() {
+        false => Finding::yes("exec", "runs the policy's command with the range filled in"),
+        true => Finding::no(
+            "exec",
+            "runs the policy's command with the range filled in",
+            "no database of it is known, so no range can be ranked",
+            "look again when a database is open",
+        ),
+    }
+}
+
+fn advise() -> Finding {
+    Finding::yes("advise", "shows the plan and the commands an operator would run")
+}
+
+fn read_maps(pid: u32) -> std::io::Result<String> {
+    let mut bytes = Vec::new();
+    File::open(format!("/proc/{pid}/maps"))?.take(MAPS_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Whether the hook is mapped: the library itself, or the copy that attaching leaves (`.sexton-hook-...so`).
+fn has_hook(maps: &str) -> bool {
+    maps.lines().filter_map(|line| line.rsplit('/').next()).any(|name| {
+        let name = name.trim_end_matches(" (deleted)");
+        name == HOOK_LIBRARY_FILE_NAME || name.starts_with(".sexton-hook-")
+    })
+}
+
+fn exports_the_interface(target: &Target) -> Result<bool, String> {
+    let file = File::open(&target.module.path_from_agent).map_err(|error| error.to_string())?;
+    let cache = ReadCache::new(file);
+    let headers = ElfHeaders::read(&cache).map_err(|error| error.to_string())?;
+    let symbols = headers.symbols(&cache, &[COMPACT_RANGE]).map_err(|error| error.to_string())?;
+    Ok(symbols.get(COMPACT_RANGE).is_some_and(|symbol| symbol.dynamic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hook_is_known_by_its_name() {
+        assert!(has_hook("7f00-7f01 r-xp 0 fe:01 12   /usr/lib/sexton/libsexton_hook.so\n"));
+        assert!(has_hook("7f00-7f01 r-xp 0 fe:01 12   /tmp/.sexton-hook-7-1-ab.so (deleted)\n"));
+        assert!(!has_hook(
+            "7f00-7f01 r-xp 0 fe:01 12   /usr/lib/librocksdb.so.7.8\n7f02-7f03 r-xp 0 00:00 0\n"
+        ));
+    }
+}

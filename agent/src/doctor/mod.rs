@@ -1,0 +1,53 @@
+//! `sexton doctor`: what works on this node and in each RocksDB, what does not, why, and what to do about it.
+//!
+//! Looking is here ([`examine`]), and so are the words; what follows from what was seen is plain functions
+//! over plain data, so that it can be tested without the machine it is about. Nothing is attached to a target and no
+//! probe is armed: the one program that runs is the sentinel, for one reading of each target.
+
+mod actuators;
+mod databases;
+mod finding;
+mod kernel;
+mod privileges;
+mod report;
+mod target;
+mod text;
+
+pub use finding::{Answer, Finding};
+pub use report::{
+    DatabaseReport, KernelReport, ModuleReport, ProbeReport, RefusedProcess, Report, TargetReport,
+    ThreadsReport,
+};
+pub use text::text;
+
+use crate::probe::{KernelFeatures, Sentinel};
+use crate::target::error::InspectError;
+use crate::target::inspect::Inspector;
+
+/// Looks at the kernel, at our rights, and at one process or all of them.
+pub fn examine(pid: Option<u32>) -> Report {
+    let features = KernelFeatures::probe();
+    let kernel = kernel::report(&features);
+    let privileges = privileges::findings(&privileges::Facts::of_ourselves(), &features);
+    let mut sentinel = Sentinel::load(&features).map_err(|error| error.to_string());
+    let mut targets = Vec::new();
+    let mut refused = Vec::new();
+    for result in inspect(pid) {
+        match result {
+            Ok(target) => targets.push(target::examine(&target, &mut sentinel, &features)),
+            Err(error) => refused.push(RefusedProcess::new(&error, pid.is_some())),
+        }
+    }
+    Report::new(kernel, privileges, targets, refused)
+}
+
+fn inspect(pid: Option<u32>) -> Vec<Result<crate::target::facts::Target, InspectError>> {
+    let mut inspector = Inspector::new();
+    match pid {
+        None => inspector.discover(),
+        Some(pid) => match inspector.inspect_all(pid) {
+            Ok(targets) => targets.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        },
+    }
+}

@@ -1,0 +1,226 @@
+//! The whole report, as `sexton doctor --json` prints it. Its shape is stable: fields are added, not changed.
+
+use super::finding::Finding;
+use crate::target::error::InspectError;
+use crate::target::facts::{CountSource, FoundBy, LayoutSource, SiteKind, TlsRecipe};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Everything that was looked at.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Version of the agent.
+    pub version: String,
+    /// Whether nothing essential is missing: the exit code is 0.
+    pub ok: bool,
+    /// The same in a sentence.
+    pub summary: String,
+    /// The kernel.
+    pub kernel: KernelReport,
+    /// What we may do.
+    pub privileges: Vec<Finding>,
+    /// One entry a RocksDB: two copies in a process are two.
+    pub targets: Vec<TargetReport>,
+    /// Processes that look like a RocksDB, or were asked for, and cannot be read.
+    pub refused: Vec<RefusedProcess>,
+}
+
+/// The kernel.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelReport {
+    /// `uname -r`.
+    pub release: String,
+    /// How probes would be placed; `null` where they cannot be.
+    pub mechanism: Option<String>,
+    /// Its features.
+    pub findings: Vec<Finding>,
+}
+
+/// A process that cannot be read.
+#[derive(Clone, Debug, Serialize)]
+pub struct RefusedProcess {
+    /// Why.
+    pub reason: String,
+    /// What to do about it.
+    pub remedy: String,
+    /// Whether it was this process that was asked for.
+    pub essential: bool,
+}
+
+impl RefusedProcess {
+    /// What an inspection said.
+    pub fn new(error: &InspectError, essential: bool) -> RefusedProcess {
+        RefusedProcess { reason: error.to_string(), remedy: error.remedy().to_owned(), essential }
+    }
+}
+
+/// One RocksDB.
+#[derive(Clone, Debug, Serialize)]
+pub struct TargetReport {
+    /// Name, `java-4711`.
+    pub name: String,
+    /// Process id.
+    pub pid: u32,
+    /// Executable, as the process sees it.
+    pub executable: PathBuf,
+    /// Effective user of the process.
+    pub user_id: u32,
+    /// The module that holds RocksDB.
+    pub module: ModuleReport,
+    /// What can be counted.
+    pub counts: CountSource,
+    /// One entry a function that is probed.
+    pub probes: Vec<ProbeReport>,
+    /// What the sentinel read of its threads; `null` where it could not.
+    pub threads: Option<ThreadsReport>,
+    /// What was looked at: functions, counters, perf level.
+    pub findings: Vec<Finding>,
+    /// Its databases.
+    pub databases: Vec<DatabaseReport>,
+    /// Ways to act on it, and whether each would work.
+    pub actuators: Vec<Finding>,
+    /// What else is missing of it.
+    pub gaps: Vec<Finding>,
+}
+
+/// The module that holds RocksDB.
+#[derive(Clone, Debug, Serialize)]
+pub struct ModuleReport {
+    /// Path, as the process sees it.
+    pub path: PathBuf,
+    /// Whether the file is gone from its directory.
+    pub deleted: bool,
+    /// GNU build id in hexadecimal.
+    pub build_id: Option<String>,
+    /// RocksDB's version, `7.7.3`.
+    pub rocksdb_version: String,
+    /// Where the version was read.
+    pub version_source: String,
+    /// How its functions were found.
+    pub found_by: FoundBy,
+    /// How a thread's block of thread-local storage is reached.
+    pub thread_local_storage: Option<TlsRecipe>,
+    /// Versions that share this layout of `PerfContext`.
+    pub layout: Option<String>,
+    /// Where the layout was read.
+    pub layout_source: Option<LayoutSource>,
+}
+
+/// One function that is probed, or would be.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProbeReport {
+    /// `Seek`, `iterator end`, ...
+    pub function: String,
+    /// Mangled name, or the vtable's slot it was found in; `null` where it was not found.
+    pub symbol: Option<String>,
+    /// How it was found.
+    pub found_by: Option<FoundBy>,
+    /// Offset of the probed instruction in the file.
+    pub file_offset: Option<u64>,
+    /// Whether the kernel emulates the instruction there or has to single-step it, which costs ten times as much.
+    pub kind: Option<SiteKind>,
+    /// How the probe would be placed: `session`, `multi`, ...; `null` where it cannot be.
+    pub mechanism: Option<String>,
+}
+
+/// What the sentinel read of the threads.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ThreadsReport {
+    /// Living threads.
+    pub threads: u32,
+    /// Those of them that have used RocksDB.
+    pub threads_with_counters: u32,
+    /// Lowest perf level of these; `null` where there is none or it cannot be read.
+    pub perf_level: Option<u8>,
+}
+
+/// One database.
+#[derive(Clone, Debug, Serialize)]
+pub struct DatabaseReport {
+    /// Directory, as the process sees it.
+    pub path: PathBuf,
+    /// Names of its column families, at most [`super::databases::COLUMN_FAMILIES_SHOWN_MAX`].
+    pub column_families: Vec<String>,
+    /// How many there are.
+    pub column_families_total: usize,
+    /// Live SST files.
+    pub sst_files: usize,
+    /// Why its files could not be read.
+    pub error: Option<Finding>,
+}
+
+impl Report {
+    /// Puts the parts together and says what follows.
+    pub fn new(
+        kernel: KernelReport,
+        privileges: Vec<Finding>,
+        targets: Vec<TargetReport>,
+        refused: Vec<RefusedProcess>,
+    ) -> Report {
+        let mut report = Report {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ok: false,
+            summary: String::new(),
+            kernel,
+            privileges,
+            targets,
+            refused,
+        };
+        let obstacles = report.obstacles();
+        report.ok = obstacles.is_empty();
+        report.summary = report.sentence(&obstacles);
+        report
+    }
+
+    /// Names of what essential is missing.
+    fn obstacles(&self) -> Vec<String> {
+        let of_node = self.kernel.findings.iter().chain(&self.privileges);
+        let of_node = of_node.filter(|finding| finding.is_obstacle()).map(|finding| finding.name.clone());
+        let of_targets = self.targets.iter().flat_map(|target| {
+            let obstacles = target.findings.iter().filter(|finding| finding.is_obstacle());
+            obstacles.map(|finding| format!("{} of {}", finding.name, target.name))
+        });
+        let refused = self.refused.iter().filter(|refused| refused.essential);
+        let refused = refused.map(|_| "a RocksDB that can be read in that process".to_owned());
+        of_node.chain(of_targets).chain(refused).collect()
+    }
+
+    fn sentence(&self, obstacles: &[String]) -> String {
+        let count = self.targets.len();
+        let targets = match count {
+            0 => "no RocksDB was found".to_owned(),
+            1 => "1 RocksDB can be read".to_owned(),
+            count => format!("{count} RocksDBs can be read"),
+        };
+        match obstacles {
+            [] => format!("nothing essential is missing; {targets}"),
+            missing => format!("missing: {}; {targets}", missing.join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(privileges: Vec<Finding>, refused: Vec<RefusedProcess>) -> Report {
+        let kernel = KernelReport { release: "6.18".into(), mechanism: None, findings: Vec::new() };
+        Report::new(kernel, privileges, Vec::new(), refused)
+    }
+
+    #[test]
+    fn only_what_is_essential_stands_in_the_way() {
+        let lacking = || Finding::no("CAP_BPF", "", "the process does not have it", "run as root");
+        let fine = report(vec![lacking()], Vec::new());
+        assert!(fine.ok && fine.summary.contains("nothing essential"), "{}", fine.summary);
+        let bad = report(vec![lacking().essential()], Vec::new());
+        assert!(!bad.ok && bad.summary.contains("CAP_BPF"), "{}", bad.summary);
+    }
+
+    #[test]
+    fn a_process_that_was_asked_for_must_be_readable() {
+        let error = InspectError::NoRocksDb { pid: 7, hint: None };
+        assert!(report(Vec::new(), vec![RefusedProcess::new(&error, false)]).ok);
+        assert!(!report(Vec::new(), vec![RefusedProcess::new(&error, true)]).ok);
+    }
+}

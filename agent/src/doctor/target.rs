@@ -1,0 +1,193 @@
+//! One RocksDB: its facts in words, and one reading of its threads.
+
+use super::actuators;
+use super::databases;
+use super::finding::Finding;
+use super::report::{ModuleReport, ProbeReport, TargetReport, ThreadsReport};
+use crate::keeper::LEVEL_COUNTS;
+use crate::probe::{KernelFeatures, Mechanism, Sentinel, SentinelReading, Slot};
+use crate::target::facts::{CountSource, Gap, ProbeSite, ProbeSites, RocksDbModule, Target};
+use crate::target::layout::check_invariants;
+
+/// Targets are read one after the other.
+const SLOT: Slot = 0;
+
+/// Looks at a target. Reads its threads' counters once, where there is a sentinel.
+pub fn examine(
+    target: &Target,
+    sentinel: &mut Result<Sentinel, String>,
+    features: &KernelFeatures,
+) -> TargetReport {
+    let reading = match sentinel {
+        Ok(sentinel) => match sentinel.absence() {
+            Some(reason) => Err(format!("the kernel has no sentinel: {reason}")),
+            None => read(target, sentinel),
+        },
+        Err(reason) => Err(reason.clone()),
+    };
+    let module = &target.module;
+    TargetReport {
+        name: target.name.clone(),
+        pid: target.process.pid,
+        executable: target.executable.clone(),
+        user_id: target.user_id,
+        module: module_report(module),
+        counts: module.counts,
+        probes: probes(&module.sites, Mechanism::choose(features).ok()),
+        threads: reading.as_ref().ok().map(threads),
+        findings: findings(module, &reading, features),
+        databases: databases::reports(&target.databases),
+        actuators: actuators::findings(target),
+        gaps: target.gaps.iter().map(gap).collect(),
+    }
+}
+
+fn read(target: &Target, sentinel: &mut Sentinel) -> Result<SentinelReading, String> {
+    let reading = sentinel.watch(target, SLOT).and_then(|()| sentinel.read(SLOT));
+    sentinel.forget(SLOT);
+    reading.map_err(|error| error.to_string())
+}
+
+fn threads(reading: &SentinelReading) -> ThreadsReport {
+    ThreadsReport {
+        threads: reading.threads,
+        threads_with_counters: reading.threads_with_counters,
+        perf_level: reading.perf_level,
+    }
+}
+
+fn module_report(module: &RocksDbModule) -> ModuleReport {
+    let version = &module.version;
+    let patch = version.patch.map(|patch| format!(".{patch}")).unwrap_or_default();
+    ModuleReport {
+        path: module.path.clone(),
+        deleted: module.deleted,
+        build_id: module.build_id.clone(),
+        rocksdb_version: format!("{}.{}{patch}", version.major, version.minor),
+        version_source: version.source.clone(),
+        found_by: module.found_by,
+        thread_local_storage: module.tls,
+        layout: module.layout.as_ref().map(|layout| layout.versions.clone()),
+        layout_source: module.layout_source,
+    }
+}
+
+fn probes(sites: &ProbeSites, mechanism: Option<Mechanism>) -> Vec<ProbeReport> {
+    [
+        ("Seek", &sites.seek),
+        ("SeekForPrev", &sites.seek_for_prev),
+        ("SeekToFirst", &sites.seek_to_first),
+        ("SeekToLast", &sites.seek_to_last),
+        ("iterator end", &sites.iterator_destructor),
+        ("NewIterator", &sites.new_iterator),
+        ("block read", &sites.read_block_contents),
+    ]
+    .into_iter()
+    .map(|(function, site)| probe(function, site.as_ref(), mechanism))
+    .collect()
+}
+
+fn probe(function: &str, site: Option<&ProbeSite>, mechanism: Option<Mechanism>) -> ProbeReport {
+    ProbeReport {
+        function: function.to_owned(),
+        symbol: site.map(|site| site.symbol.clone()),
+        found_by: site.map(|site| site.found_by),
+        file_offset: site.map(|site| site.file_offset),
+        kind: site.map(|site| site.kind),
+        mechanism: site.and(mechanism).map(|mechanism| mechanism.name().to_owned()),
+    }
+}
+
+fn findings(
+    module: &RocksDbModule,
+    reading: &Result<SentinelReading, String>,
+    features: &KernelFeatures,
+) -> Vec<Finding> {
+    let mut findings = vec![seek_found(module).essential(), counters(module).essential()];
+    match reading {
+        Ok(reading) => {
+            findings.push(perf_level(module, reading.perf_level, reading.threads_with_counters));
+            findings.push(plausible(reading).essential());
+        }
+        Err(reason) => {
+            let finding = Finding::unknown(
+                "reading of its threads",
+                "exact totals, perf level",
+                reason.as_str(),
+                "see the kernel's findings above",
+            );
+            // Without a sentinel windows still count.
+            findings.push(if features.task_iterator.is_yes() { finding.essential() } else { finding });
+        }
+    }
+    findings
+}
+
+fn seek_found(module: &RocksDbModule) -> Finding {
+    let (name, note) = ("positioning calls", "windows can be opened");
+    match module.sites.has_a_seek() {
+        true => Finding::yes(name, note),
+        false => Finding::no(
+            name,
+            note,
+            "none of DBIter's Seek functions was found",
+            "install the library's debug symbols, or use a build that keeps its symbols or RTTI",
+        ),
+    }
+}
+
+fn counters(module: &RocksDbModule) -> Finding {
+    let (name, note) = ("counters", "tombstones skipped, blocks read");
+    let remedy = "use a RocksDB built without -DNPERF_CONTEXT";
+    match module.counts {
+        CountSource::PerfContext => Finding::yes(name, format!("{note}, exactly (perf_context)")),
+        CountSource::IteratorEstimate => Finding::yes(
+            name,
+            "an estimate: keys stepped over by iterators; RocksDB was built without PerfContext",
+        ),
+        CountSource::Nothing => Finding::no(name, note, "RocksDB was built without PerfContext", remedy),
+    }
+}
+
+fn perf_level(module: &RocksDbModule, level: Option<u8>, threads_with_counters: u32) -> Finding {
+    let (name, note) = ("perf level", "counters move");
+    let remedy = "set it in the host: MyRocks `SET GLOBAL rocksdb_perf_context_level=2`, db_bench \
+                  `--perf_level=2`, else rocksdb::SetPerfLevel; or let sexton raise it: `raise_perf_level: true` \
+                  in the policy's target";
+    match level {
+        Some(level @ LEVEL_COUNTS..) => Finding::yes(name, format!("{note} (level {level})")),
+        Some(level) => {
+            let reason = format!("a thread has level {level}, at which RocksDB counts nothing");
+            let finding = Finding::no(name, note, reason, remedy);
+            // Without counters there is still what iterators count for themselves.
+            if module.keys_skipped_offset.is_some() { finding } else { finding.essential() }
+        }
+        None if module.counts != CountSource::PerfContext => {
+            Finding::yes(name, "of no importance: there is no PerfContext")
+        }
+        None if threads_with_counters == 0 => Finding::unknown(
+            name,
+            note,
+            "no thread has used RocksDB yet",
+            "look again when the process has work",
+        ),
+        None => Finding::unknown(name, note, "the thread-local rocksdb::perf_level was not found", remedy),
+    }
+}
+
+fn plausible(reading: &SentinelReading) -> Finding {
+    let (name, note) = ("counters make sense", "they hold to RocksDB's own invariants");
+    match check_invariants(&reading.thread_counters()) {
+        Ok(()) => Finding::yes(name, note),
+        Err(reason) => Finding::no(
+            name,
+            note,
+            reason,
+            "report the RocksDB build: its PerfContext is laid out differently",
+        ),
+    }
+}
+
+fn gap(gap: &Gap) -> Finding {
+    Finding::no(gap.what.as_str(), "", gap.reason.as_str(), gap.remedy.as_str())
+}

@@ -1,0 +1,208 @@
+//! The keeper: a process that writes the perf level of threads and puts it back when nobody wants it any more.
+//!
+//! It must outlive the agent by the moment that takes, so signals that end a whole group or service pass it by; it ends
+//! with its standard input. It keeps the one capability that reaches into the target.
+//!
+//! A thread is written to only right after it was seen alive under the same start time, with the level that is
+//! noted as its former one. Between the two a thread could end; its block stays allocated until its stack is
+//! used for another thread, whose own level is RocksDB's default, the value that is written.
+
+use super::LEVEL_COUNTS;
+use super::request::Request;
+use crate::target::facts::ProcessId;
+use crate::target::memory::{self, MemoryError};
+use crate::target::process::is_alive;
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use std::collections::HashMap;
+use std::io::BufRead;
+use std::process::ExitCode;
+use tracing::{debug, warn};
+
+/// Hidden subcommand of the agent's binary that runs [`main`].
+pub const CHILD_SUBCOMMAND: &str = "internal-keep-perf-level";
+
+/// Threads that are remembered; those that have ended make room. Beyond it none is raised.
+const THREADS_MAX: usize = 65_536;
+
+/// Arguments of the hidden subcommand.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct ChildArguments {
+    /// Process whose threads are written to.
+    pid: u32,
+    /// When it started, clock ticks since boot.
+    start_time_ticks: u64,
+}
+
+/// Entry point of the hidden subcommand: takes requests until the input ends, then puts everything back.
+pub fn main(arguments: ChildArguments) -> ExitCode {
+    if let Err(error) = confine() {
+        warn!(%error, "the keeper of the perf level cannot confine itself: nothing is raised");
+        return ExitCode::FAILURE;
+    }
+    let process = ProcessId { pid: arguments.pid, start_time_ticks: arguments.start_time_ticks };
+    let mut kept = Kept { process, former: HashMap::new() };
+    for line in std::io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        if let Some(request) = Request::parse(&line) {
+            kept.raise(&request);
+        }
+    }
+    kept.put_back();
+    ExitCode::SUCCESS
+}
+
+/// Signals pass by, rights go.
+fn confine() -> std::io::Result<()> {
+    // A group of its own: Ctrl-C in a terminal is the agent's business.
+    rustix::process::setpgid(None, None)?;
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
+        // SAFETY: SIG_IGN is a valid disposition, and no handler of ours stands on these signals.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    rustix::thread::set_no_new_privs(true)?;
+    let had = rustix::thread::capabilities(None)?;
+    let kept = had.permitted & CapabilitySet::SYS_PTRACE;
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    Ok(rustix::thread::set_capabilities(None, sets)?)
+}
+
+/// A thread's byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Byte {
+    thread_id: u32,
+    start_ticks: u64,
+    address: u64,
+}
+
+/// What is to be put back.
+struct Kept {
+    process: ProcessId,
+    former: HashMap<Byte, u8>,
+}
+
+impl Kept {
+    fn raise(&mut self, request: &Request) {
+        let Request { thread_id, start_ticks, address } = *request;
+        let byte = Byte { thread_id, start_ticks, address };
+        if self.former.len() >= THREADS_MAX {
+            let process = self.process;
+            self.former.retain(|byte, _| lives(&process, byte));
+        }
+        if self.former.len() >= THREADS_MAX || !lives(&self.process, &byte) {
+            return;
+        }
+        match self.swap_unless(&byte, |level| level >= LEVEL_COUNTS, LEVEL_COUNTS) {
+            // Noted by its last value: what the program itself has set meanwhile is what it wants.
+            Ok(Some(former)) => {
+                debug!(thread_id, former, "perf level raised");
+            }
+            Ok(None) => {}
+            Err(error) => warn!(thread_id, %error, "the perf level cannot be raised"),
+        }
+    }
+
+    /// Writes `level` unless what is there is to stay; gives what was there before. It is noted first: whatever
+    /// comes after the writing, it is known what to put back.
+    fn swap_unless(
+        &mut self,
+        byte: &Byte,
+        stays: fn(u8) -> bool,
+        level: u8,
+    ) -> Result<Option<u8>, MemoryError> {
+        let former = memory::read_u8(self.process.pid, byte.address)?;
+        if stays(former) {
+            return Ok(None);
+        }
+        self.former.insert(*byte, former);
+        memory::write_u8(self.process.pid, byte.address, level)?;
+        Ok(Some(former))
+    }
+
+    /// Gives each thread that lives its own former level, unless the program has set another one meanwhile.
+    fn put_back(&self) {
+        if !is_alive(&self.process) {
+            return;
+        }
+        let pid = self.process.pid;
+        for (byte, former) in &self.former {
+            if !lives(&self.process, byte) {
+                continue;
+            }
+            let is_ours = memory::read_u8(pid, byte.address).is_ok_and(|level| level == LEVEL_COUNTS);
+            if is_ours && let Err(error) = memory::write_u8(pid, byte.address, *former) {
+                warn!(thread_id = byte.thread_id, %error, "the perf level cannot be put back");
+            }
+        }
+    }
+}
+
+/// Whether the thread still is the one that was meant.
+fn lives(process: &ProcessId, byte: &Byte) -> bool {
+    let (Ok(pid), Ok(thread)) = (i32::try_from(process.pid), i32::try_from(byte.thread_id)) else {
+        return false;
+    };
+    let task = procfs::process::Process::new(pid).and_then(|process| process.task_from_tid(thread));
+    let stat = task.and_then(|task| task.stat());
+    stat.is_ok_and(|stat| stat.starttime == byte.start_ticks && !matches!(stat.state, 'Z' | 'X'))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    fn ourselves() -> (Kept, Request, &'static AtomicU8) {
+        let process = crate::target::process::process_id(std::process::id()).unwrap();
+        let byte: &'static AtomicU8 = Box::leak(Box::new(AtomicU8::new(1)));
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        let task = procfs::process::Process::myself().unwrap().task_from_tid(thread).unwrap();
+        let request = Request {
+            thread_id: u32::try_from(thread).unwrap(),
+            start_ticks: task.stat().unwrap().starttime,
+            address: byte.as_ptr() as u64,
+        };
+        (Kept { process, former: HashMap::new() }, request, byte)
+    }
+
+    #[test]
+    fn a_level_is_raised_and_put_back() {
+        let (mut kept, request, byte) = ourselves();
+        kept.raise(&request);
+        assert_eq!(byte.load(Ordering::SeqCst), LEVEL_COUNTS);
+        kept.put_back();
+        assert_eq!(byte.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn what_the_program_sets_itself_stays() {
+        let (mut kept, request, byte) = ourselves();
+        kept.raise(&request);
+        byte.store(3, Ordering::SeqCst);
+        kept.raise(&request);
+        kept.put_back();
+        assert_eq!(byte.load(Ordering::SeqCst), 3);
+        byte.store(0, Ordering::SeqCst);
+        kept.raise(&request);
+        kept.put_back();
+        assert_eq!(byte.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn another_thread_of_the_same_id_is_left_alone() {
+        let (mut kept, request, byte) = ourselves();
+        kept.raise(&Request { start_ticks: request.start_ticks + 1, ..request });
+        kept.raise(&Request { thread_id: u32::MAX, ..request });
+        assert_eq!(byte.load(Ordering::SeqCst), 1);
+        assert!(kept.former.is_empty());
+    }
+
+    #[test]
+    fn a_level_that_counts_already_is_not_touched() {
+        let (mut kept, request, byte) = ourselves();
+        byte.store(5, Ordering::SeqCst);
+        kept.raise(&request);
+        assert!(kept.former.is_empty());
+        assert_eq!(byte.load(Ordering::SeqCst), 5);
+    }
+}

@@ -1,0 +1,166 @@
+//! Raising the perf level of a target's threads, and putting it back whatever happens to the agent.
+//!
+//! RocksDB counts only in threads whose thread-local `rocksdb::perf_level` is at least `kEnableCount`, which is its
+//! own default; some programs turn it off. Where the policy says `raise_perf_level: true`, that one byte is
+//! written. The writing is done by a process of its own, the keeper ([`child`]): it notes the former value before it
+//! writes, and when its standard input ends, because the agent stops watching or was killed, it puts back what still is
+//! as it wrote it, and ends.
+//!
+//! The level is raised for as long as the target is watched, not only in windows: without counters the sentinel would see
+//! no pain, and so no window would ever be opened for it.
+//!
+//! Invariant: nothing but this byte is ever written into a target.
+
+pub mod child;
+mod request;
+
+pub use child::{CHILD_SUBCOMMAND, ChildArguments};
+
+use crate::probe::ThreadLevel;
+use crate::target::facts::ProcessId;
+use request::Request;
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// Perf level at which RocksDB counts and does not measure time (`kEnableCount`), its own default.
+pub const LEVEL_COUNTS: u8 = 2;
+
+/// How often one thread's level is raised: a program that turns it off again does so on purpose.
+const ATTEMPTS_MAX: u32 = 3;
+
+/// Threads that are kept account of: more than a process has; beyond it none is raised.
+const THREADS_MAX: usize = 65_536;
+
+/// How long the keeper may take to put everything back when the agent stops in order.
+const END_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// How often it is asked whether it has ended.
+const END_POLL: Duration = Duration::from_millis(5);
+
+/// Why the perf level cannot be raised.
+#[derive(Debug, Error)]
+pub enum KeeperError {
+    /// The keeper could not be started.
+    #[error("the keeper of the perf level cannot be started: {source}")]
+    Start {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It has ended, or does not take requests.
+    #[error("the keeper of the perf level does not answer: {source}")]
+    Lost {
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl KeeperError {
+    /// What an operator can do about it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            KeeperError::Start { .. } => {
+                "check that the agent's executable can be run and that pids are left"
+            }
+            KeeperError::Lost { .. } => {
+                "see the agent's log; threads that were raised stay at RocksDB's own default level"
+            }
+        }
+    }
+}
+
+/// The agent's half: says which threads are to be raised. Dropping it has everything put back.
+#[derive(Debug)]
+pub struct Keeper {
+    child: Child,
+    /// `None` only while being dropped.
+    input: Option<ChildStdin>,
+    /// How often each thread was asked for.
+    asked: HashMap<(u32, u64), u32>,
+}
+
+impl Keeper {
+    /// Starts the keeper of one process.
+    ///
+    /// # Errors
+    /// [`KeeperError::Start`].
+    pub fn start(process: ProcessId) -> Result<Keeper, KeeperError> {
+        let start = || {
+            let mut command = Command::new("/proc/self/exe");
+            command
+                .arg(CHILD_SUBCOMMAND)
+                .args([process.pid.to_string(), process.start_time_ticks.to_string()]);
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+            let input = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+            // A keeper that hangs must not hold up the agent.
+            rustix::fs::fcntl_setfl(&input, rustix::fs::OFlags::NONBLOCK)?;
+            Ok(Keeper { child, input: Some(input), asked: HashMap::new() })
+        };
+        start().map_err(|source| KeeperError::Start { source })
+    }
+
+    /// Has all of these threads raised that are too low and have not been asked for too often. Whether it worked shows in
+    /// the next reading.
+    ///
+    /// # Errors
+    /// [`KeeperError::Lost`].
+    pub fn raise(&mut self, levels: &[ThreadLevel]) -> Result<(), KeeperError> {
+        self.forget_the_ended(levels);
+        for level in levels.iter().filter(|level| level.level < LEVEL_COUNTS) {
+            let key = (level.thread_id, level.start_boot_ns);
+            let attempts = self.asked.get(&key).copied().unwrap_or_default();
+            if attempts >= ATTEMPTS_MAX || attempts == 0 && self.asked.len() >= THREADS_MAX {
+                continue;
+            }
+            match self.send(&Request::of(level)) {
+                Ok(()) => self.asked.insert(key, attempts + 1),
+                // The pipe is full: the rest is asked for with the next reading.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(source) => return Err(KeeperError::Lost { source }),
+            };
+        }
+        Ok(())
+    }
+
+    /// Threads of these whose level counts because it was raised.
+    pub fn raised(&self, levels: &[ThreadLevel]) -> u32 {
+        let is_raised = |level: &&ThreadLevel| {
+            level.level == LEVEL_COUNTS && self.asked.contains_key(&(level.thread_id, level.start_boot_ns))
+        };
+        u32::try_from(levels.iter().filter(is_raised).count()).unwrap_or(u32::MAX)
+    }
+
+    /// Threads of these that stay too low although they were asked for as often as they may be.
+    pub fn refused(&self, levels: &[ThreadLevel]) -> u32 {
+        let is_refused = |level: &&ThreadLevel| {
+            let attempts = self.asked.get(&(level.thread_id, level.start_boot_ns)).copied();
+            level.level < LEVEL_COUNTS && attempts.unwrap_or_default() >= ATTEMPTS_MAX
+        };
+        u32::try_from(levels.iter().filter(is_refused).count()).unwrap_or(u32::MAX)
+    }
+
+    fn forget_the_ended(&mut self, levels: &[ThreadLevel]) {
+        let living: std::collections::HashSet<(u32, u64)> =
+            levels.iter().map(|level| (level.thread_id, level.start_boot_ns)).collect();
+        self.asked.retain(|thread, _| living.contains(thread));
+    }
+
+    fn send(&mut self, request: &Request) -> io::Result<()> {
+        let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        // One write of less than PIPE_BUF: all of a line or nothing.
+        input.write_all(request.line().as_bytes())
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // The end of its input is the keeper's sign to put everything back.
+        drop(self.input.take());
+        let deadline = Instant::now() + END_WAIT_MAX;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(END_POLL);
+        }
+    }
+}

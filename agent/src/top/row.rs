@@ -1,0 +1,71 @@
+//! One line of the table, and all of them as `sexton top --json` prints them.
+
+use super::rates::Rates;
+use crate::snapshot::{GapView, RangeView, TargetState, TargetView};
+use serde::Serialize;
+
+/// What `sexton top --json` prints: one object. Rates are `null` where two pictures were not enough.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// When the agent made the picture, RFC 3339.
+    pub at: String,
+    /// Loops the agent has completed.
+    pub cycles: u64,
+    /// URL of the agent, or `standalone`.
+    pub source: String,
+    /// One entry a target, in the order of the table.
+    pub targets: Vec<Row>,
+    /// Ranked ranges of all targets, keys as the agent's policy shows them.
+    pub ranges: Vec<RangeView>,
+}
+
+/// One target, as it is shown.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Name, `java-4711`.
+    pub name: String,
+    /// Process id.
+    pub pid: u32,
+    /// `watching`, `armed`, `blind` or `lost`.
+    pub state: TargetState,
+    /// Mode that the policy gives it.
+    pub mode: String,
+    /// Positioning calls a second while windows were open.
+    pub seeks_per_second: Option<f64>,
+    /// Tombstones skipped per operation in windows.
+    pub tombstones_per_seek: Option<f64>,
+    /// Blocks read per operation in windows.
+    pub misses_per_seek: Option<f64>,
+    /// Tombstones skipped a second, exact.
+    pub tombstones_per_second: Option<f64>,
+    /// Blocks read a second, exact.
+    pub misses_per_second: Option<f64>,
+    /// Time that probes took from its threads, seconds a second: a share of one core.
+    pub probe_cost_ratio: Option<f64>,
+    /// Reader time lost per second, seconds.
+    pub pain_seconds_per_second: f64,
+    /// What is missing of it, why and what to do.
+    pub gaps: Vec<GapView>,
+}
+
+impl Row {
+    /// The line of one target.
+    pub fn new(target: &TargetView, rates: Rates) -> Row {
+        // What is gone has no rates, only a past.
+        let rates = if target.state == TargetState::Lost { Rates::default() } else { rates };
+        Row {
+            name: target.name.clone(),
+            pid: target.pid,
+            state: target.state,
+            mode: target.mode.clone(),
+            seeks_per_second: rates.seeks_per_second,
+            tombstones_per_seek: rates.tombstones_per_seek,
+            misses_per_seek: rates.misses_per_seek,
+            tombstones_per_second: rates.tombstones_per_second,
+            misses_per_second: rates.misses_per_second,
+            probe_cost_ratio: rates.probe_cost_ratio,
+            pain_seconds_per_second: target.pain_seconds_per_second,
+            gaps: target.gaps.clone(),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What the screen shows and how keys change it. Pure: no clock, no terminal.
+
+use super::keys::Key;
+use super::picture::Picture;
+use super::rates::History;
+use super::row::{Report, Row};
+use crate::snapshot::{RangeView, TargetState};
+
+/// What the targets are ordered by, the greatest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// Seek pain.
+    #[default]
+    Pain,
+    /// Seeks a second.
+    Seeks,
+    /// Tombstones per seek.
+    Tombstones,
+    /// Misses per seek.
+    Misses,
+    /// Name, in order of the alphabet.
+    Name,
+}
+
+impl Sort {
+    fn next(self) -> Sort {
+        match self {
+            Sort::Pain => Sort::Seeks,
+            Sort::Seeks => Sort::Tombstones,
+            Sort::Tombstones => Sort::Misses,
+            Sort::Misses => Sort::Name,
+            Sort::Name => Sort::Pain,
+        }
+    }
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sort::Pain => "pain",
+            Sort::Seeks => "seeks/s",
+            Sort::Tombstones => "tombstones/seek",
+            Sort::Misses => "misses/seek",
+            Sort::Name => "name",
+        }
+    }
+}
+
+/// Everything a frame is made of.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// URL of the agent, or `standalone`.
+    pub source: String,
+    /// The order of the targets.
+    pub sort: Sort,
+    /// Whether new pictures are let pass.
+    pub paused: bool,
+    /// Whether the help is shown.
+    pub help: bool,
+    /// Whether it is time to leave.
+    pub quit: bool,
+    /// Why the last picture could not be had; what is shown is older.
+    pub trouble: Option<String>,
+    picture: Picture,
+    history: History,
+    /// The selected target's name; it stays selected wherever it moves.
+    selected: Option<String>,
+}
+
+impl State {
+    /// Nothing seen yet of `source`.
+    pub fn new(source: String) -> State {
+        State { source, ..State::default() }
+    }
+
+    /// A new picture; while paused it passes by unseen.
+    pub fn take(&mut self, picture: Picture) {
+        self.trouble = None;
+        if self.paused {
+            return;
+        }
+        self.history.take(&picture);
+        self.picture = picture;
+        let is_there = |name: &String| self.picture.targets.iter().any(|target| target.name == *name);
+        if !self.selected.as_ref().is_some_and(is_there) {
+            self.selected = self.rows().first().map(|row| row.name.clone());
+        }
+    }
+
+    /// A key was pressed.
+    pub fn press(&mut self, key: Key) {
+        match key {
+            Key::Interrupt | Key::Character('q') => self.quit = true,
+            // Escape closes what is open first.
+            Key::Escape if self.help => self.help = false,
+            Key::Escape => self.quit = true,
+            Key::Up => self.select(-1),
+            Key::Down => self.select(1),
+            Key::Character('s') => self.sort = self.sort.next(),
+            Key::Character('p') => self.paused = !self.paused,
+            Key::Character('?') => self.help = !self.help,
+            Key::Character(_) => {}
+        }
+    }
+
+    fn select(&mut self, step: isize) {
+        let rows = self.rows();
+        let last = rows.len().saturating_sub(1);
+        let next = self.selected_index(&rows).saturating_add_signed(step).min(last);
+        self.selected = rows.get(next).map(|row| row.name.clone());
+    }
+
+    /// Where the selected target stands in `rows`.
+    pub fn selected_index(&self, rows: &[Row]) -> usize {
+        rows.iter().position(|row| Some(&row.name) == self.selected.as_ref()).unwrap_or_default()
+    }
+
+    /// When the picture was made, RFC 3339; empty before the first.
+    pub fn at(&self) -> &str {
+        &self.picture.at
+    }
+
+    /// Loops that the agent has completed.
+    pub fn cycles(&self) -> u64 {
+        self.picture.cycles
+    }
+
+    /// The lines of the table, in order; targets that are gone come last.
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows: Vec<Row> = self
+            .picture
+            .targets
+            .iter()
+            .map(|target| Row::new(target, self.history.rates(&target.name)))
+            .collect();
+        let value = |row: &Row| match self.sort {
+            Sort::Pain => row.pain_seconds_per_second,
+            Sort::Seeks => row.seeks_per_second.unwrap_or(-1.0),
+            Sort::Tombstones => row.tombstones_per_seek.unwrap_or(-1.0),
+            Sort::Misses => row.misses_per_seek.unwrap_or(-1.0),
+            Sort::Name => 0.0,
+        };
+        rows.sort_by(|one, two| {
+            let gone = |row: &Row| row.state == TargetState::Lost;
+            gone(one)
+                .cmp(&gone(two))
+                .then_with(|| value(two).total_cmp(&value(one)))
+                .then_with(|| one.name.cmp(&two.name))
+        });
+        rows
+    }
+
+    /// Ranges of the selected target, worst first.
+    pub fn ranges(&self) -> Vec<&RangeView> {
+        let of_selected = |range: &&RangeView| Some(&range.target) == self.selected.as_ref();
+        let mut ranges: Vec<&RangeView> = self.picture.ranges.iter().filter(of_selected).collect();
+        ranges.sort_by(|one, two| two.pain_seconds_per_second.total_cmp(&one.pain_seconds_per_second));
+        ranges
+    }
+
+    /// Everything, for scripts.
+    pub fn report(&self) -> Report {
+        Report {
+            at: self.picture.at.clone(),
+            cycles: self.picture.cycles,
+            source: self.source.clone(),
+            targets: self.rows(),
+            ranges: self.picture.ranges.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::TargetView;
+
+    fn state(targets: &[(&str, f64, TargetState)]) -> State {
+        let targets = targets.iter().map(|(name, pain, state)| TargetView {
+            name: (*name).to_owned(),
+            pain_seconds_per_second: *pain,
+            state: *state,
+            ..TargetView::default()
+        });
+        let mut state = State::new("http://127.0.0.1:9776".into());
+        state.take(Picture {
+            at: "2026-01-01T00:00:00Z".into(),
+            cycles: 7,
+            targets: targets.collect(),
+            ranges: Vec::new(),
+        });
+        state
+    }
+
+    fn names(state: &State) -> Vec<String> {
+        state.rows().into_iter().map(|row| row.name).collect()
+    }
+
+    use TargetState::{Lost, Watching};
+
+    #[test]
+    fn the_worst_comes_first_and_what_is_gone_last() {
+        let mut state = state(&[("a", 0.1, Watching), ("b", 9.0, Lost), ("c", 0.7, Watching)]);
+        assert_eq!(names(&state), ["c", "a", "b"]);
+        for _ in 0..4 {
+            state.press(Key::Character('s'));
+        }
+        assert_eq!(state.sort, Sort::Name);
+        assert_eq!(names(&state), ["a", "c", "b"]);
+    }
+
+    #[test]
+    fn the_selection_stays_with_its_target_and_within_the_table() {
+        let mut state = state(&[("a", 0.3, Watching), ("b", 0.2, Watching)]);
+        let selected = |state: &State| state.selected_index(&state.rows());
+        assert_eq!(selected(&state), 0);
+        for (key, index) in [(Key::Up, 0), (Key::Down, 1), (Key::Down, 1), (Key::Up, 0), (Key::Down, 1)] {
+            state.press(key);
+            assert_eq!(selected(&state), index);
+        }
+        let mut picture = state.picture.clone();
+        picture.targets.reverse();
+        picture.targets.iter_mut().for_each(|target| target.pain_seconds_per_second = 0.0);
+        state.take(picture);
+        assert_eq!(state.selected.as_deref(), Some("b"));
+        state.take(Picture::default());
+        state.press(Key::Down);
+        assert_eq!(state.selected, None);
+    }
+
+    #[test]
+    fn a_pause_keeps_the_picture() {
+        let mut state = state(&[("a", 0.3, Watching)]);
+        state.press(Key::Character('p'));
+        state.take(Picture::default());
+        assert_eq!(names(&state), ["a"]);
+        state.press(Key::Character('p'));
+        state.take(Picture::default());
+        assert!(names(&state).is_empty());
+    }
+
+    #[test]
+    fn keys_that_leave() {
+        for key in [Key::Character('q'), Key::Escape, Key::Interrupt] {
+            let mut state = State::default();
+            state.press(key);
+            assert!(state.quit);
+        }
+        let mut state = State::default();
+        state.press(Key::Character('?'));
+        state.press(Key::Escape);
+        assert!(!state.help && !state.quit);
+    }
+}
