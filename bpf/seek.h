@@ -17,6 +17,11 @@
  * Where a thread works two iterators in turn without positioning them, the one positioned last is
  * charged for both; the sum stays right.
  *
+ * Some programs set a thread's counters to zero now and then, MyRocks before each statement. That is an event
+ * too, the last at which the old counters can be read: what stands in them is added to what was discarded. So
+ * what was counted in all is what user space reads at the end, plus what was discarded, minus what it
+ * read at the beginning.
+ *
  * Probes cost their target time, so user space grants a slot credit, and each event that is followed takes
  * its price from it. Once it is gone entries are skipped: a pause. What happens in a pause is not seen, so at a
  * thread's first event after one, what was counted since its last event is charged to nobody, and whose the
@@ -202,6 +207,7 @@ take_credit(struct event *event, __u32 site)
 	granted_ns = READ_ONCE(*granted);
 	if (READ_ONCE(spending->spent_ns) >= granted_ns) {
 		WRITE_ONCE(spending->pause, granted_ns);
+		event->pause = granted_ns;
 		return false;
 	}
 	if (price_ns)
@@ -262,12 +268,31 @@ open_thread(struct event *event)
 	return true;
 }
 
-/* What was counted between two readings. A counter that fell was reset by the host in between (MyRocks does
- * so at each statement): what it shows now was counted since. */
+/* What was counted between two readings of a counter, all of it where it was set to zero in between. */
 static __always_inline __u64
 counted(__u64 now, __u64 before)
 {
 	return now >= before ? now - before : now;
+}
+
+/* Whether a counter is smaller than it was. */
+static __always_inline bool
+fell_below(const struct sexton_counters *now, const struct sexton_counters *before)
+{
+	return now->tombstones_skipped < before->tombstones_skipped ||
+	       now->keys_skipped < before->keys_skipped || now->block_reads < before->block_reads ||
+	       now->block_read_bytes < before->block_read_bytes ||
+	       now->block_cache_hits < before->block_cache_hits;
+}
+
+/* The thread's counters are set to zero, or were since its last event. */
+static __always_inline void
+discard(struct event *event, const struct sexton_counters *counters)
+{
+	static const struct sexton_counters nothing;
+
+	add_counters(&event->totals->discarded, counters);
+	event->thread->boundary = nothing;
 }
 
 /* Charges what was counted since the thread's last event; to nobody where a pause lies between. */
@@ -276,14 +301,16 @@ settle(struct event *event)
 {
 	struct sexton_thread *thread = event->thread;
 	struct sexton_operation *operation;
-	struct sexton_counters delta = {
-		.tombstones_skipped = counted(event->now.tombstones_skipped, thread->boundary.tombstones_skipped),
-		.keys_skipped = counted(event->now.keys_skipped, thread->boundary.keys_skipped),
-		.block_reads = counted(event->now.block_reads, thread->boundary.block_reads),
-		.block_read_bytes = counted(event->now.block_read_bytes, thread->boundary.block_read_bytes),
-		.block_cache_hits = counted(event->now.block_cache_hits, thread->boundary.block_cache_hits),
-	};
+	struct sexton_counters delta;
 
+	/* Set to zero in a way that no probe saw: at least what stood there at the last event is gone. */
+	if (fell_below(&event->now, &thread->boundary))
+		discard(event, &thread->boundary);
+	delta.tombstones_skipped = event->now.tombstones_skipped - thread->boundary.tombstones_skipped;
+	delta.keys_skipped = event->now.keys_skipped - thread->boundary.keys_skipped;
+	delta.block_reads = event->now.block_reads - thread->boundary.block_reads;
+	delta.block_read_bytes = event->now.block_read_bytes - thread->boundary.block_read_bytes;
+	delta.block_cache_hits = event->now.block_cache_hits - thread->boundary.block_cache_hits;
 	thread->boundary = event->now;
 	if (thread->pause != event->pause) {
 		thread->pause = event->pause;
@@ -565,6 +592,17 @@ iterator_end(struct pt_regs *registers, struct event *event)
 	finish(event, operation);
 }
 
+/* PerfContext::Reset(this), which may be called on a copy as well: that is not our business. */
+static __always_inline void
+counters_reset(struct pt_regs *registers, struct event *event)
+{
+	if (!open_thread(event) || !event->block ||
+	    registers->di != event->block + event->recipe->perf_context_offset)
+		return;
+	settle(event);
+	discard(event, &event->now);
+}
+
 /* DBImpl::NewIterator(this, ReadOptions const&, ColumnFamilyHandle*) */
 static __always_inline int
 new_iterator(struct pt_regs *registers, struct event *event)
@@ -764,11 +802,18 @@ static __always_inline int
 on_entry(struct pt_regs *registers, __u32 slot, __u32 site)
 {
 	struct event event = {};
-	bool is_open = open_target(&event, slot) && take_credit(&event, site);
+	bool is_armed = open_target(&event, slot);
+	bool has_credit = is_armed && take_credit(&event, site);
 
 	if (!event.totals)
 		return RETURN_UNWANTED;
-	if (!is_open) {
+	/* Followed in a pause too: what it discards is not to be had a second time. */
+	if (is_armed && site == SEXTON_SITE_COUNTERS_RESET) {
+		ADD(hits_at(&event, site)->entries, 1);
+		counters_reset(registers, &event);
+		return RETURN_UNWANTED;
+	}
+	if (!has_credit) {
 		ADD(hits_at(&event, site)->entries_skipped, 1);
 		return RETURN_UNWANTED;
 	}

@@ -64,7 +64,9 @@ enum sexton_site {
 	SEXTON_SITE_NEW_ITERATOR = 5,
 	/* BlockFetcher::ReadBlockContents. */
 	SEXTON_SITE_READ_BLOCK = 6,
-	SEXTON_SITES = 7,
+	/* PerfContext::Reset. */
+	SEXTON_SITE_COUNTERS_RESET = 7,
+	SEXTON_SITES = 8,
 };
 
 /* Room for sites: a power of two, so that a masked number is a valid index to the verifier. */
@@ -278,6 +280,9 @@ struct sexton_totals {
 	struct sexton_counters attributed;
 	/* Counted in threads with an account, but outside any known operation. */
 	struct sexton_counters unowned;
+	/* Stood in threads' counters when the program set them to zero: charged by then, or counted before the
+	 * window, but no longer to be read. */
+	struct sexton_counters discarded;
 	unsigned long long operations;
 	unsigned long long operations_painful;
 	/* Operations whose tombstones are an estimate. */
@@ -348,7 +353,7 @@ SEXTON_ASSERT_SIZE(struct sexton_fetches, 24);
 SEXTON_ASSERT_SIZE(struct sexton_learnt, 8);
 SEXTON_ASSERT_SIZE(struct sexton_file_id, 16);
 SEXTON_ASSERT_SIZE(struct sexton_file, 408);
-SEXTON_ASSERT_SIZE(struct sexton_totals, 392);
+SEXTON_ASSERT_SIZE(struct sexton_totals, 432);
 SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 80);
 SEXTON_ASSERT_SIZE(struct sexton_process_event, 16);
 _Static_assert(SEXTON_SITES <= SEXTON_SITES_MAX, "every site has room");

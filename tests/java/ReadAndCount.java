@@ -4,8 +4,8 @@
 // Argument 0: the directory for the database, which is filled when it is empty. Then the program prints
 //   ready
 // and waits for a line on standard input. Four threads then read by plan: two of them were started before
-// and stay until the program ends, one was started before and ends, one is started now and ends. When all have
-// done their part, it prints
+// and stay until the program ends, one was started before and ends, one is started now and ends. One sets its
+// perf context to zero midway. When all have done their part, it prints
 //   truth TOMBSTONES KEYS BLOCK_READS BLOCK_BYTES CACHE_HITS POSITIONINGS
 // where the first five are the sums of the threads' perf contexts (see Counts) and the last one is
 // RocksDB's ticker NUMBER_DB_SEEK. It ends when standard input ends.
@@ -25,6 +25,8 @@ public class ReadAndCount {
     private static final int LAST_DELETED = 40_000;
     private static final int STEPS_PER_THREAD = 60;
     private static final int NEXTS_MAX = 40;
+    // The thread that sets its counters to zero.
+    private static final int RESETTING_SEED = 2;
     // So small that most reads miss it.
     private static final long CACHE_BYTES = 256 << 10;
 
@@ -135,6 +137,11 @@ public class ReadAndCount {
             long[] before = Counts.now(database);
             step(old, random);
             for (int number = 0; number < STEPS_PER_THREAD; number++) {
+                if (seed == RESETTING_SEED && number == STEPS_PER_THREAD / 2) {
+                    addToTruth(before);
+                    Counts.reset(database);
+                    before = Counts.now(database);
+                }
                 database.get(families.get(number % 2), key(random.nextInt(KEYS)));
                 try (RocksIterator iterator = database.newIterator(families.get(number % 2))) {
                     step(iterator, random);
@@ -145,17 +152,21 @@ public class ReadAndCount {
                 }
             }
             old.close();
-            long[] after = Counts.now(database);
-            synchronized (truth) {
-                for (int index = 0; index < truth.length; index++) {
-                    truth[index] += after[index] - before[index];
-                }
-            }
+            addToTruth(before);
             done.countDown();
             end.await();
         } catch (RocksDBException | InterruptedException error) {
             error.printStackTrace();
             System.exit(1);
+        }
+    }
+
+    private void addToTruth(long[] before) {
+        long[] after = Counts.now(database);
+        synchronized (truth) {
+            for (int index = 0; index < truth.length; index++) {
+                truth[index] += after[index] - before[index];
+            }
         }
     }
 

@@ -11,6 +11,7 @@ pub mod http;
 pub mod java_readers;
 pub mod jvm;
 pub mod machine;
+pub mod mariadb;
 pub mod process;
 pub mod python_readers;
 pub mod static_host;

@@ -3,6 +3,7 @@
 use crate::agent::count;
 use anyhow::{Result, ensure};
 use serde_json::Value;
+use sexton_tuner::evidence::Counters;
 use std::ops::{Add, Sub};
 
 /// Counters of `rocksdb::PerfContext`, of one thread or several together.
@@ -65,6 +66,18 @@ impl Truth {
             ensure!(count(observed, &format!("/{nothing}"))? == 0, "{nothing} is not 0; {}", differs());
         }
         Ok(())
+    }
+}
+
+impl From<Counters> for Truth {
+    fn from(counters: Counters) -> Truth {
+        Truth {
+            tombstones_skipped: counters.tombstones_skipped,
+            keys_skipped: counters.keys_skipped,
+            block_reads: counters.block_reads,
+            block_read_bytes: counters.block_read_bytes,
+            block_cache_hits: counters.block_cache_hits,
+        }
     }
 }
 

@@ -53,6 +53,12 @@ impl Counters {
         self.combine(other, u64::saturating_sub)
     }
 
+    /// Whether a counter is smaller than it was. RocksDB only counts upwards, so a program in which that
+    /// happens has set its counters to zero (`PerfContext::Reset`).
+    pub fn fell_below(self, before: Counters) -> bool {
+        self.at_least(before) != self
+    }
+
     /// The greater of each pair.
     pub fn at_least(self, other: Counters) -> Counters {
         self.combine(other, u64::max)

@@ -61,6 +61,7 @@ fn print_text(target: &Target) {
         ("iterator end", &sites.iterator_destructor),
         ("NewIterator", &sites.new_iterator),
         ("block read", &sites.read_block_contents),
+        ("Reset", &sites.perf_context_reset),
     ] {
         println!("  probe       {name:<13} {}", describe(site.as_ref()));
     }

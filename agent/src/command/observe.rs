@@ -34,6 +34,9 @@ pub struct ObserveArguments {
     /// Process to observe.
     #[arg(long)]
     pid: u32,
+    /// Which copy of RocksDB, where the process has several: a part of its file's path.
+    #[arg(long, value_name = "PART")]
+    module: Option<String>,
     /// How long to keep the probes armed; Ctrl-C ends it earlier.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
@@ -65,7 +68,7 @@ pub struct ObserveArguments {
 /// # Errors
 /// When the process has no RocksDB that can be read, or the kernel refuses.
 pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
-    let target = Inspector::new().inspect(arguments.pid)?;
+    let target = choose_target(arguments)?;
     let features = KernelFeatures::probe();
     let loader = arguments.loader;
     let mechanism = loader.mechanism(arguments.mechanism, &features)?;
@@ -120,6 +123,26 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
         print_text(&report, result.totals_by)
     }
     Ok(())
+}
+
+/// The copy of RocksDB that is meant.
+fn choose_target(arguments: &ObserveArguments) -> Result<Target, Failure> {
+    let mut inspector = Inspector::new();
+    let Some(part) = &arguments.module else { return Ok(inspector.inspect(arguments.pid)?) };
+    let targets = inspector.inspect_all(arguments.pid)?;
+    let paths: Vec<String> = targets.iter().map(|target| target.module.path.display().to_string()).collect();
+    let mut meant = targets.into_iter().zip(&paths).filter(|(_, path)| path.contains(part.as_str()));
+    match (meant.next(), meant.next()) {
+        (Some((target, _)), None) => Ok(target),
+        (None, _) => Err(Failure::usage(
+            format!("no copy of RocksDB in process {} has {part:?} in its path", arguments.pid),
+            format!("it has {}", paths.join(", ")),
+        )),
+        (Some(_), Some(_)) => Err(Failure::usage(
+            format!("several copies of RocksDB in process {} have {part:?} in their paths", arguments.pid),
+            format!("name more of one of {}", paths.join(", ")),
+        )),
+    }
 }
 
 /// Names of the files that blocks were read from, by the address that the probes saw.

@@ -243,6 +243,14 @@ impl Watched {
                 "Linux 6.16 or newer reads a thread a last time when it ends; otherwise shorten loop.interval"
                     .into(),
         });
+        let resets = (self.last.resets > 0).then(|| Gap {
+            what: "the process sets its counters to zero".into(),
+            reason: "what it counts between two readings of the sentinel is lost with them, so that totals are the \
+                     least that was counted"
+                .into(),
+            remedy: "nothing to do: windows see each zeroing and are exact; shorten loop.survey to have more of them"
+                .into(),
+        });
         let windows_only = (self.last.totals_by == TotalsBy::Windows).then(|| Gap {
             what: "this kernel has no sentinel".into(),
             reason:
@@ -251,8 +259,15 @@ impl Watched {
             remedy: "Linux 5.18 or newer has it (bpf_copy_from_user_task); otherwise shorten loop.survey"
                 .into(),
         });
-        let run_time =
-            [windows_only, estimated, invariants, unread, self.hook_gap.clone(), self.files_gap.clone()];
+        let run_time = [
+            windows_only,
+            estimated,
+            invariants,
+            unread,
+            resets,
+            self.hook_gap.clone(),
+            self.files_gap.clone(),
+        ];
         let gaps = self.target.gaps.iter().cloned().chain(self.perf_level.gaps());
         let gaps = gaps.chain(run_time.into_iter().flatten());
         gaps.map(|gap| GapView { what: gap.what, reason: gap.reason, remedy: gap.remedy }).collect()

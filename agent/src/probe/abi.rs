@@ -74,7 +74,7 @@ unsafe impl Record for sexton_process_event {}
 const _: () = assert!(size_of::<sexton_recipe>() == 112);
 const _: () = assert!(size_of::<sexton_operation>() == 472);
 const _: () = assert!(size_of::<sexton_thread>() == 120);
-const _: () = assert!(size_of::<sexton_totals>() == 392);
+const _: () = assert!(size_of::<sexton_totals>() == 432);
 const _: () = assert!(size_of::<sexton_thread_reading>() == 80);
 const _: () = assert!(size_of::<sexton_process_event>() == 16);
 const _: () = assert!(std::mem::offset_of!(sexton_operation, end_key) == 344);
@@ -120,6 +120,7 @@ impl sexton_totals {
         sexton_totals {
             attributed: counters(self.attributed, other.attributed),
             unowned: counters(self.unowned, other.unowned),
+            discarded: counters(self.discarded, other.discarded),
             operations: combine(self.operations, other.operations),
             operations_painful: combine(self.operations_painful, other.operations_painful),
             operations_estimated: combine(self.operations_estimated, other.operations_estimated),

@@ -1,8 +1,14 @@
 //! Adding up the totals of threads that come and go.
 //!
-//! A thread's counters only grow while it lives, and are gone when it ends. The sentinel's passes give
-//! living threads' totals, the thread-end records the last totals of the others; [`Account`] makes one
-//! sum of both that never counts a thread twice. Pure: no kernel here.
+//! A thread's counters are gone when it ends. The sentinel's passes give living threads' totals, the
+//! thread-end records the last totals of the others; [`Account`] makes one sum of both that never counts a
+//! thread twice. Pure: no kernel here.
+//!
+//! RocksDB itself only counts upwards, but some programs set a thread's counters to zero now and then
+//! (MyRocks before each statement). A counter that fell shows it: what stood there before is kept, what was
+//! counted between that reading and the zero is lost, and a fall that was made up for before the next reading
+//! does not show. For such a program the total is what was counted at least; a window, whose probes see each
+//! zeroing, is exact.
 
 use super::abi::{SEXTON_READING_FAILED, SEXTON_READING_HAS_COUNTERS, sexton_thread_reading};
 use sexton_tuner::evidence::Counters;
@@ -18,6 +24,9 @@ pub struct Account {
     /// Ended, but perhaps still listed by a pass: their last word was had.
     ended_keys: HashSet<ThreadKey>,
     ended: Counters,
+    /// Last readings before counters fell.
+    discarded: Counters,
+    resets: u64,
     threads_ended: u64,
     threads_ended_unread: u64,
 }
@@ -38,9 +47,20 @@ impl Account {
         self.fold_vanished(&listed);
     }
 
-    /// Sum over all threads, living and ended.
+    /// Counted by all threads, living and ended; never falls.
     pub fn total(&self) -> Counters {
+        self.standing().plus(self.discarded)
+    }
+
+    /// What stands in the counters: the sum over all threads, living and ended, which falls when a program
+    /// sets its counters to zero.
+    pub fn standing(&self) -> Counters {
         self.live.values().fold(self.ended, |sum, counters| sum.plus(*counters))
+    }
+
+    /// How often a thread's reading was smaller than the one before it.
+    pub fn resets(&self) -> u64 {
+        self.resets
     }
 
     /// Threads that ended since the account was opened.
@@ -55,11 +75,9 @@ impl Account {
 
     fn take_living(&mut self, reading: &sexton_thread_reading) {
         if reading.flags & SEXTON_READING_HAS_COUNTERS != 0 {
-            let now: Counters = reading.counters.into();
+            let now = reading.counters.into();
             let before = self.live.insert(key(reading), now).unwrap_or_default();
-            // What a host has reset was counted all the same. What it counted between the last reading and the
-            // reset is not known.
-            self.ended = self.ended.plus(lost_to_reset(before, now));
+            self.keep_discarded(before, now);
         } else {
             // Untouched or unreadable for now: keep what was known, so that the sum never falls.
             self.live.entry(key(reading)).or_default();
@@ -76,12 +94,19 @@ impl Account {
             self.threads_ended_unread += 1;
         }
         let last_word = if reading.flags & SEXTON_READING_HAS_COUNTERS != 0 {
-            let now = reading.counters.into();
-            lost_to_reset(last_seen, now).plus(now)
+            reading.counters.into()
         } else {
             last_seen
         };
+        self.keep_discarded(last_seen, last_word);
         self.ended = self.ended.plus(last_word);
+    }
+
+    fn keep_discarded(&mut self, before: Counters, now: Counters) {
+        if now.fell_below(before) {
+            self.discarded = self.discarded.plus(before);
+            self.resets += 1;
+        }
     }
 
     /// Threads that are no longer listed and of whose end no record arrived.
@@ -95,18 +120,6 @@ impl Account {
                 self.threads_ended_unread += 1;
             }
         }
-    }
-}
-
-/// What stood in the counters that have fallen since: they were set to zero in between.
-fn lost_to_reset(before: Counters, now: Counters) -> Counters {
-    let lost = |before: u64, now: u64| if now < before { before } else { 0 };
-    Counters {
-        tombstones_skipped: lost(before.tombstones_skipped, now.tombstones_skipped),
-        keys_skipped: lost(before.keys_skipped, now.keys_skipped),
-        block_reads: lost(before.block_reads, now.block_reads),
-        block_read_bytes: lost(before.block_read_bytes, now.block_read_bytes),
-        block_cache_hits: lost(before.block_cache_hits, now.block_cache_hits),
     }
 }
 
@@ -189,6 +202,23 @@ mod tests {
         assert_eq!(account.total().tombstones_skipped, 13);
         account.take(&[], &[reading(1, 2)]);
         assert_eq!(account.total().tombstones_skipped, 15);
+    }
+
+    #[test]
+    fn one_counter_that_fell_shows_that_all_were_set_to_zero() {
+        let mut account = Account::default();
+        let mut before = reading(1, 1);
+        before.counters.block_cache_hits = 100;
+        account.take(&[before], &[]);
+        // More tombstones than before, fewer hits: all of them were counted anew.
+        account.take(&[reading(1, 4)], &[]);
+        assert_eq!(account.total().tombstones_skipped, 5);
+        assert_eq!(account.total().block_cache_hits, 100);
+        assert_eq!(account.standing().tombstones_skipped, 4);
+        assert_eq!(account.resets(), 1);
+        account.take(&[reading(1, 4)], &[reading(1, 5)]);
+        assert_eq!(account.standing().tombstones_skipped, 5);
+        assert_eq!(account.resets(), 1);
     }
 
     #[test]

@@ -87,7 +87,8 @@ impl ProbePrices {
     /// What an entry costs that is followed.
     fn entry_ns(&self, site: Site, kind: SiteKind) -> f64 {
         let followed_ns = match site {
-            Site::IteratorEnd => self.iterator_end_ns,
+            // Both read the counters and settle the thread's account.
+            Site::IteratorEnd | Site::CountersReset => self.iterator_end_ns,
             // The same two readings of the counters, and a table of its own.
             Site::ReadBlockContents => self.seek_ns,
             Site::NewIterator => self.new_iterator_ns,

@@ -87,8 +87,13 @@ pub struct SentinelReading {
     pub at: Instant,
     /// Whose totals are to be believed: this reading's, or, where there is no sentinel, the windows'.
     pub totals_by: TotalsBy,
-    /// Sum over all threads, living and ended since the target is being watched.
+    /// Sum over all threads, living and ended since the target is being watched; never falls. The least that
+    /// was counted where the target sets its counters to zero.
     pub total: Counters,
+    /// How often a thread's counters were found smaller than before: the target sets them to zero.
+    pub resets: u64,
+    /// Sum over all threads of what stands in their counters, or stood there when they ended.
+    pub(super) standing: Counters,
     /// Living threads.
     pub threads: u32,
     /// Living threads that have counters, that is, have used RocksDB.
@@ -276,6 +281,8 @@ impl SentinelReading {
             at: Instant::now(),
             totals_by: TotalsBy::Windows,
             total: Counters::default(),
+            resets: 0,
+            standing: Counters::default(),
             threads: 0,
             threads_with_counters: 0,
             threads_ended: 0,
@@ -312,6 +319,8 @@ fn reading(at: Instant, pass: &[sexton_thread_reading], account: &Account) -> Se
         at,
         totals_by: TotalsBy::Sentinel,
         total: account.total(),
+        resets: account.resets(),
+        standing: account.standing(),
         threads: pass.len() as u32,
         threads_with_counters: with_counters().count() as u32,
         threads_ended: account.threads_ended(),

@@ -3,7 +3,8 @@
 use super::Slot;
 use super::abi::{
     SEXTON_COOKIE_SITE_BITS, SEXTON_SEEK, SEXTON_SEEK_FOR_PREV, SEXTON_SEEK_TO_FIRST, SEXTON_SEEK_TO_LAST,
-    SEXTON_SITE_ITERATOR_END, SEXTON_SITE_NEW_ITERATOR, SEXTON_SITE_READ_BLOCK, sexton_totals,
+    SEXTON_SITE_COUNTERS_RESET, SEXTON_SITE_ITERATOR_END, SEXTON_SITE_NEW_ITERATOR, SEXTON_SITE_READ_BLOCK,
+    sexton_totals,
 };
 use crate::target::facts::{ProbeSite, ProbeSites, SiteKind};
 use serde::Serialize;
@@ -26,12 +27,15 @@ pub enum Site {
     NewIterator,
     /// `BlockFetcher::ReadBlockContents`.
     ReadBlockContents,
+    /// `PerfContext::Reset`.
+    CountersReset,
 }
 
 impl Site {
     /// All of them. Those whose operations the others complete come last, so that where they are armed one by
     /// one nothing is begun that nobody ends.
-    pub const ALL: [Site; 7] = [
+    pub const ALL: [Site; 8] = [
+        Site::CountersReset,
         Site::IteratorEnd,
         Site::NewIterator,
         Site::ReadBlockContents,
@@ -51,6 +55,7 @@ impl Site {
             Site::IteratorEnd => SEXTON_SITE_ITERATOR_END,
             Site::NewIterator => SEXTON_SITE_NEW_ITERATOR,
             Site::ReadBlockContents => SEXTON_SITE_READ_BLOCK,
+            Site::CountersReset => SEXTON_SITE_COUNTERS_RESET,
         }
     }
 
@@ -64,12 +69,13 @@ impl Site {
             Site::IteratorEnd => "iterator_end",
             Site::NewIterator => "new_iterator",
             Site::ReadBlockContents => "read_block",
+            Site::CountersReset => "counters_reset",
         }
     }
 
     /// Whether its return is probed as well.
     pub fn has_return(self) -> bool {
-        self != Site::IteratorEnd
+        !matches!(self, Site::IteratorEnd | Site::CountersReset)
     }
 
     /// Whether it opens an operation.
@@ -92,6 +98,7 @@ impl Site {
             Site::IteratorEnd => sites.iterator_destructor.as_ref(),
             Site::NewIterator => sites.new_iterator.as_ref(),
             Site::ReadBlockContents => sites.read_block_contents.as_ref(),
+            Site::CountersReset => sites.perf_context_reset.as_ref(),
         }
     }
 }

@@ -157,7 +157,7 @@ impl Windows {
         if let Some(offset) = self.file_offsets.get(&slot) {
             recipe.fetch_file_offset = *offset;
         }
-        self.open_at(slot, recipe, &target.module.path_from_agent, sites, credit.granted_ns, opening.total)
+        self.open_at(slot, recipe, &target.module.path_from_agent, sites, credit.granted_ns, opening.standing)
     }
 
     /// Arms probes at these sites of a module, whatever it is.
@@ -301,9 +301,15 @@ impl Windows {
                 operations_painful: ended_painful + still_open_painful,
                 records_lost: totals.records_lost + records.dropped,
                 attributed,
-                // What the probes counted was counted, even where a thread ended unread or its host has reset
-                // its counters between two readings of the sentinel.
-                total: closing.total.minus(window.opening).at_least(by_probes),
+                total: match closing.totals_by {
+                    // What the probes counted was counted, even where a thread ended unread.
+                    TotalsBy::Sentinel => closing
+                        .standing
+                        .plus(totals.discarded.into())
+                        .minus(window.opening)
+                        .at_least(by_probes),
+                    TotalsBy::Windows => by_probes,
+                },
                 block_reads_timed: totals.block_reads_timed,
                 operations_estimated: totals.operations_estimated,
             },
@@ -341,7 +347,9 @@ impl Windows {
                 continue;
             }
             let Some(now) = settling.by_thread.get(&(thread_id, thread.start_boot_ns)) else { continue };
-            let delta = now.minus(thread.boundary.into());
+            let boundary = Counters::from(thread.boundary);
+            // Set to zero since its last event, in a way that no probe saw: all of it was counted since.
+            let delta = if now.fell_below(boundary) { *now } else { now.minus(boundary) };
             let in_seek = thread.active != 0;
             let charged = if in_seek { thread.active } else { thread.owner };
             let Some(operation) = open.get_mut(&charged) else { continue };

@@ -221,6 +221,8 @@ pub struct ProbeSites {
     /// `rocksdb::BlockFetcher::ReadBlockContents()`; it returns a `Status` by value, so that `this` is its second
     /// argument.
     pub read_block_contents: Option<ProbeSite>,
+    /// `rocksdb::PerfContext::Reset()`: called by programs that set a thread's counters to zero.
+    pub perf_context_reset: Option<ProbeSite>,
 }
 
 /// How a thread's copy of the module's thread-local block is reached from its thread pointer.

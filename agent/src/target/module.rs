@@ -13,8 +13,8 @@ use super::prologue;
 use super::scan;
 use super::symbols::{
     ACCESSORS, COUNTING, CURRENT_KEY, ITERATOR_DESTRUCTOR, Located, NEW_ITERATOR, NEXT, PERF_CONTEXT,
-    PERF_CONTEXT_API, PERF_LEVEL, PREV, Presence, READ_BLOCK_CONTENTS, SEEK, SEEK_FOR_PREV, SEEK_TO_FIRST,
-    SEEK_TO_LAST, Symbols,
+    PERF_CONTEXT_API, PERF_CONTEXT_RESET, PERF_LEVEL, PREV, Presence, READ_BLOCK_CONTENTS, SEEK,
+    SEEK_FOR_PREV, SEEK_TO_FIRST, SEEK_TO_LAST, Symbols,
 };
 use super::version::{BUILD_TAG_BYTES_MAX, BUILD_TAG_PREFIX};
 use object::{ReadCache, ReadRef};
@@ -219,6 +219,7 @@ fn analyse<'data, R: ReadRef<'data>>(
         iterator_destructor: site(ITERATOR_DESTRUCTOR),
         new_iterator: site(NEW_ITERATOR),
         read_block_contents: site(READ_BLOCK_CONTENTS),
+        perf_context_reset: site(PERF_CONTEXT_RESET),
     };
     gaps.extend(gaps::single_stepped(&sites));
     let db_iter_offset = db_iter_offset(headers, data, symbols).map_err(|gap| gaps.push(gap)).ok();
@@ -287,6 +288,7 @@ pub(super) fn readable_name(name: &str) -> &str {
     match name {
         SEEK => "DBIter::Seek",
         SEEK_FOR_PREV => "DBIter::SeekForPrev",
+        PERF_CONTEXT_RESET => "PerfContext::Reset",
         SEEK_TO_FIRST => "DBIter::SeekToFirst",
         SEEK_TO_LAST => "DBIter::SeekToLast",
         ITERATOR_DESTRUCTOR => "ArenaWrappedDBIter's destructor",

@@ -35,6 +35,8 @@ pub const CURRENT_KEY: &str = "_ZNK7rocksdb6DBIter3keyEv";
 pub const ITERATOR_DESTRUCTOR: &str = "_ZN7rocksdb18ArenaWrappedDBIterD0Ev";
 /// `rocksdb::DBImpl::NewIterator(ReadOptions const&, ColumnFamilyHandle*)`.
 pub const NEW_ITERATOR: &str = "_ZN7rocksdb6DBImpl11NewIteratorERKNS_11ReadOptionsEPNS_18ColumnFamilyHandleE";
+/// `rocksdb::PerfContext::Reset()`.
+pub const PERF_CONTEXT_RESET: &str = "_ZN7rocksdb11PerfContext5ResetEv";
 /// `rocksdb::BlockFetcher::ReadBlockContents()`.
 pub const READ_BLOCK_CONTENTS: &str = "_ZN7rocksdb12BlockFetcher17ReadBlockContentsEv";
 
@@ -61,7 +63,7 @@ pub const PERF_LEVEL: &str = "_ZN7rocksdb10perf_levelE";
 pub const PERF_CONTEXT_API: [&str; 2] = ["rocksdb_perfcontext_create", "rocksdb_perfcontext_metric"];
 
 /// All names that are looked up.
-const WANTED: [&str; 19] = [
+const WANTED: [&str; 20] = [
     SEEK,
     SEEK_FOR_PREV,
     SEEK_TO_FIRST,
@@ -72,6 +74,7 @@ const WANTED: [&str; 19] = [
     ITERATOR_DESTRUCTOR,
     NEW_ITERATOR,
     READ_BLOCK_CONTENTS,
+    PERF_CONTEXT_RESET,
     ACCESSORS[0],
     ACCESSORS[1],
     ACCESSORS[2],

@@ -27,5 +27,13 @@ final class Counts {
         return counts;
     }
 
+    static void reset(RocksDB database) {
+        if (!resetAll()) {
+            throw new IllegalStateException("the library does not set its counters to zero");
+        }
+    }
+
     private static native long metric(int metric);
+
+    private static native boolean resetAll();
 }

@@ -19,4 +19,8 @@ final class Counts {
             context.getBlockCacheHitCount(),
         };
     }
+
+    static void reset(RocksDB database) {
+        database.getPerfContext().reset();
+    }
 }

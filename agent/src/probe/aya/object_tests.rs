@@ -121,6 +121,7 @@ fn of_rust() -> BTreeMap<&'static str, Structure> {
         of_rust!(sexton_totals {
             attributed,
             unowned,
+            discarded,
             operations,
             operations_painful,
             operations_estimated,
