@@ -44,8 +44,9 @@ fn db_bench_in_its_own_namespaces() -> Result<()> {
 fn reaches_the_database(directory: &tempfile::TempDir, pid: u32, private: &Path) -> Result<()> {
     let output = agent::output(directory.path(), &["inspect", "--pid", &pid.to_string(), "--json"])?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let target: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    let database = list(&target, "databases")?.first().with_context(|| format!("no database: {target}"))?;
+    let targets: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout)?;
+    let target = targets.first().context("no target")?;
+    let database = list(target, "databases")?.first().with_context(|| format!("no database: {target}"))?;
     ensure!(Path::new(text(database, "/path")) == private.join("db"), "another database: {target}");
     ensure!(!private.join("db").exists(), "the namespace is not its own");
     ensure!(
