@@ -61,18 +61,18 @@ fn observed(process: &Process) -> Result<Value> {
     Ok(report)
 }
 
-/// Its lowest perf level, and the tombstones it counted.
-fn level_and_tombstones(report: &Value) -> Result<(u64, u64)> {
-    Ok((count(report, "/perf_level")?, count(report, "/total/tombstones_skipped")?))
+/// Its lowest perf level, and the keys skipped that it counted: these are never estimated.
+fn level_and_keys(report: &Value) -> Result<(u64, u64)> {
+    Ok((count(report, "/perf_level")?, count(report, "/total/keys_skipped")?))
 }
 
 fn wait_until_off(process: &Process) -> Result<()> {
     let deadline = Instant::now() + BACK_LIMIT;
-    while level_and_tombstones(&observed(process)?)?.0 != u64::from(LEVEL_OFF) {
+    while level_and_keys(&observed(process)?)?.0 != u64::from(LEVEL_OFF) {
         ensure!(Instant::now() < deadline, "the former level is not put back within {BACK_LIMIT:?}");
     }
     let report = observed(process)?;
-    ensure!(level_and_tombstones(&report)?.1 == 0, "tombstones were counted with the level off: {report}");
+    ensure!(level_and_keys(&report)?.1 == 0, "keys were counted with the level off: {report}");
     Ok(())
 }
 
@@ -109,7 +109,7 @@ fn without_the_switch_nothing_is_written() -> Result<()> {
     ensure!(keepers(bench.pid())? == 0, "there is a keeper");
     agent.stop()?;
     let report = observed(&bench)?;
-    ensure!(level_and_tombstones(&report)? == (u64::from(LEVEL_OFF), 0), "it counts: {report}");
+    ensure!(level_and_keys(&report)? == (u64::from(LEVEL_OFF), 0), "it counts: {report}");
     Ok(())
 }
 
@@ -120,7 +120,7 @@ fn a_raised_level_counts_and_is_put_back_when_the_agent_stops() -> Result<()> {
     let bench = seeking(directory.path())?;
     let mut agent = agent(directory.path(), bench.pid(), true)?;
     let target = wait_for(&mut agent, "counters that move", |target| {
-        Ok(is_raised(target)? && count(target, "/totals/tombstones_skipped")? > 0)
+        Ok(is_raised(target)? && count(target, "/totals/keys_skipped")? > 0)
     })?;
     ensure!(has_gap(&target, "perf level is raised by policy")?, "it is not said: {target}");
     ensure!(!has_gap(&target, "counts nothing")?, "it is said to count nothing: {target}");
@@ -138,8 +138,8 @@ fn a_raised_level_is_put_back_when_the_agent_is_killed() -> Result<()> {
     let mut agent = agent(directory.path(), bench.pid(), true)?;
     wait_for(&mut agent, "a raised level", is_raised)?;
     let report = observed(&bench)?;
-    let (level, tombstones) = level_and_tombstones(&report)?;
-    ensure!(level == LEVEL_COUNTS && tombstones > 0, "it does not count: {report}");
+    let (level, keys) = level_and_keys(&report)?;
+    ensure!(level == LEVEL_COUNTS && keys > 0, "it does not count: {report}");
     // Dropping the process is `kill -9` of its pid.
     drop(agent);
     wait_until_no_keeper(bench.pid())?;

@@ -28,14 +28,16 @@ use thiserror::Error;
 /// Perf level at which RocksDB counts and does not measure time (`kEnableCount`), its own default.
 pub const LEVEL_COUNTS: u8 = 2;
 
-/// How often one thread's level is raised: a program that turns it off again does so on purpose.
-const ATTEMPTS_MAX: u32 = 3;
+/// How often one thread's level is raised. An operation under way may restore the level that it had saved, some times
+/// in a row by chance; a program that turns it off again and again does so on purpose.
+const ATTEMPTS_MAX: u32 = 10;
 
 /// Threads that are kept account of: more than a process has; beyond it none is raised.
 const THREADS_MAX: usize = 65_536;
 
-/// How long the keeper may take to put everything back when the agent stops in order.
-const END_WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long a keeper whose target has gone may take to end. Where the target lives it stays some seconds to look
+/// after what it has put back, and nobody waits for it.
+const END_WAIT_MAX: Duration = Duration::from_millis(200);
 
 /// How often it is asked whether it has ended.
 const END_POLL: Duration = Duration::from_millis(5);
