@@ -56,7 +56,7 @@ lint: ## Formatting, lints, licences and sources of all crates.
 unit: ## Unit tests: no root, no kernel.
 	cargo test $(BUILD) --lib --bins
 
-fuzz: ## A million changed inputs to each parser of foreign bytes (5 min); make test gives some thousand.
+fuzz: ## A million changed inputs to each parser of foreign bytes (6 min of processor time); make test gives some thousand.
 	SEXTON_FUZZ_RUNS=$(FUZZ_RUNS) cargo test $(BUILD) --lib -- fuzz:: --nocapture 2>&1 | \
 	    grep -v -e '^running 0 tests' -e ' 0 passed; 0 failed' -e '^$$'
 
