@@ -12,6 +12,8 @@ pub struct CompactFunctions {
     pub options_destroy: unsafe extern "C" fn(*mut c_void),
     pub options_set_exclusive: unsafe extern "C" fn(*mut c_void, u8),
     pub options_set_bottommost: unsafe extern "C" fn(*mut c_void, u8),
+    /// Since RocksDB 8.
+    pub options_set_max_subcompactions: Option<unsafe extern "C" fn(*mut c_void, c_int)>,
     pub compact_range: unsafe extern "C" fn(
         *mut Wrapper,
         *mut Wrapper,
@@ -28,6 +30,53 @@ pub struct CompactFunctions {
 pub struct CancelFunctions {
     pub disable: unsafe extern "C" fn(*mut Wrapper),
     pub enable: unsafe extern "C" fn(*mut Wrapper),
+}
+
+/// Functions for a flush.
+#[derive(Clone, Copy)]
+pub struct FlushFunctions {
+    pub options_create: unsafe extern "C" fn() -> *mut c_void,
+    pub options_destroy: unsafe extern "C" fn(*mut c_void),
+    pub options_set_wait: unsafe extern "C" fn(*mut c_void, u8),
+    pub flush: unsafe extern "C" fn(*mut Wrapper, *mut c_void, *mut Wrapper, *mut *mut c_char),
+    pub free: Free,
+}
+
+/// Gives back what RocksDB has allocated for its caller.
+pub type Free = unsafe extern "C" fn(*mut c_void);
+
+/// Functions to change options.
+#[derive(Clone, Copy)]
+pub struct OptionsFunctions {
+    pub of_column_family: unsafe extern "C" fn(
+        *mut Wrapper,
+        *mut Wrapper,
+        c_int,
+        *const *const c_char,
+        *const *const c_char,
+        *mut *mut c_char,
+    ),
+    /// Since RocksDB 11.
+    pub of_database: Option<
+        unsafe extern "C" fn(
+            *mut Wrapper,
+            c_int,
+            *const *const c_char,
+            *const *const c_char,
+            *mut *mut c_char,
+        ),
+    >,
+    pub free: Free,
+}
+
+/// Addresses of the functions by which an owner ends a database or a handle; they are never called by name.
+#[derive(Clone, Copy)]
+pub struct OwnerFunctions {
+    pub database_delete: Option<u64>,
+    pub database_destroy: Option<u64>,
+    pub database_close: Option<u64>,
+    pub handle_delete: Option<u64>,
+    pub handle_destroy: Option<u64>,
 }
 
 pub type FileNumber<T> = unsafe extern "C" fn(*const c_void, c_int) -> T;
@@ -53,7 +102,7 @@ pub struct LiveFilesFunctions {
 #[derive(Clone, Copy)]
 pub struct PropertyFunctions {
     pub property_value: unsafe extern "C" fn(*mut Wrapper, *mut Wrapper, *const c_char) -> *mut c_char,
-    pub free: unsafe extern "C" fn(*mut c_void),
+    pub free: Free,
 }
 
 /// Looks symbols up and keeps account.
@@ -84,7 +133,10 @@ impl Symbols {
         const { assert!(size_of::<F>() == size_of::<u64>()) };
         let address = self.address(name);
         let list = if address.is_some() { &mut self.found } else { &mut self.missing };
-        list.push(name.to_string_lossy().into_owned());
+        let name = name.to_string_lossy();
+        if !list.iter().any(|known| *known == name) {
+            list.push(name.into_owned());
+        }
         // SAFETY: of the same size, not null, and of that type as the caller promises.
         address.map(|address| unsafe { std::mem::transmute_copy::<u64, F>(&address) })
     }
@@ -92,12 +144,13 @@ impl Symbols {
     /// The functions for range compaction; `None` if one is missing.
     pub fn compact(&mut self) -> Option<CompactFunctions> {
         // SAFETY: the fields' types are the signatures in c.h.
-        let (create, destroy, exclusive, bottommost, compact) = unsafe {
+        let (create, destroy, exclusive, bottommost, subcompactions, compact) = unsafe {
             (
                 self.function(c"rocksdb_compactoptions_create"),
                 self.function(c"rocksdb_compactoptions_destroy"),
                 self.function(c"rocksdb_compactoptions_set_exclusive_manual_compaction"),
                 self.function(c"rocksdb_compactoptions_set_bottommost_level_compaction"),
+                self.function(c"rocksdb_compactoptions_set_max_subcompactions"),
                 self.function(c"rocksdb_compact_range_cf_opt"),
             )
         };
@@ -106,6 +159,7 @@ impl Symbols {
             options_destroy: destroy?,
             options_set_exclusive: exclusive?,
             options_set_bottommost: bottommost?,
+            options_set_max_subcompactions: subcompactions,
             compact_range: compact?,
         })
     }
@@ -120,6 +174,51 @@ impl Symbols {
             )
         };
         Some(CancelFunctions { disable: disable?, enable: enable? })
+    }
+
+    /// The functions for flushing; `None` if one is missing.
+    pub fn flush(&mut self) -> Option<FlushFunctions> {
+        // SAFETY: the fields' types are the signatures in c.h.
+        let (create, destroy, wait, flush, free) = unsafe {
+            (
+                self.function(c"rocksdb_flushoptions_create"),
+                self.function(c"rocksdb_flushoptions_destroy"),
+                self.function(c"rocksdb_flushoptions_set_wait"),
+                self.function(c"rocksdb_flush_cf"),
+                self.function(c"rocksdb_free"),
+            )
+        };
+        Some(FlushFunctions {
+            options_create: create?,
+            options_destroy: destroy?,
+            options_set_wait: wait?,
+            flush: flush?,
+            free: free?,
+        })
+    }
+
+    /// The functions for changing options; `None` if one is missing that every RocksDB has.
+    pub fn options(&mut self) -> Option<OptionsFunctions> {
+        // SAFETY: the fields' types are the signatures in c.h.
+        let (of_column_family, of_database, free) = unsafe {
+            (
+                self.function(c"rocksdb_set_options_cf"),
+                self.function(c"rocksdb_set_db_options"),
+                self.function(c"rocksdb_free"),
+            )
+        };
+        Some(OptionsFunctions { of_column_family: of_column_family?, of_database, free: free? })
+    }
+
+    /// Where the owners' functions are; `~T` has two forms, with (D0) and without (D1) giving back the memory.
+    pub fn owner(&self) -> OwnerFunctions {
+        OwnerFunctions {
+            database_delete: self.address(c"_ZN7rocksdb6DBImplD0Ev"),
+            database_destroy: self.address(c"_ZN7rocksdb6DBImplD1Ev"),
+            database_close: self.address(c"_ZN7rocksdb6DBImpl5CloseEv"),
+            handle_delete: self.address(c"_ZN7rocksdb22ColumnFamilyHandleImplD0Ev"),
+            handle_destroy: self.address(c"_ZN7rocksdb22ColumnFamilyHandleImplD1Ev"),
+        }
     }
 
     /// The functions for listing live SST files; `None` if one is missing.

@@ -7,23 +7,30 @@
 //! - `LD_PRELOAD`: a constructor looks whether the program exports RocksDB's C API. If it does not (a
 //!   shell, a helper child) nothing at all is started.
 //!
-//! Both start one thread that listens on a unix socket for the agent (`listener`, `session`). It finds
+//! - A program may link it, as a C library or as a Rust crate ([`linked`]), and tell it of its databases.
+//!
+//! All start one thread that listens on a unix socket for the agent (`listener`, `session`). It finds
 //! RocksDB's exported C API (`rocksdb`), checks every pointer it is given against the process' memory
-//! (`verify`, over `memory` and `maps`) and runs at most one range compaction at a time in a thread of
-//! its own (`compaction`).
+//! (`verify`, over `memory` and `maps`) and runs at most one range compaction or flush at a time in a thread
+//! of its own (`job`).
 //!
 //! # What it promises its host
 //! It writes to no standard stream, installs no signal handler, changes neither the umask nor the
-//! environment, never runs in a thread of the host beyond start-up, and keeps every buffer bounded. No
-//! panic leaves it. Without a client it sleeps in `accept`.
+//! environment, and keeps every buffer bounded. No panic leaves it. Without a client it sleeps in `accept`. In
+//! threads of the host it runs at start-up and, in front of the owner's own calls, where a database or a column family
+//! handle ends (`owner`); `guard` sees to it that nothing is used after that:
+//! - A handle that is in use is deleted when the use ends; the owner goes on at once.
+//! - Closing a database that is in use has RocksDB give up manual compactions and waits for our call to return:
+//!   milliseconds, or as long as a flush takes, or an automatic compaction that ours waits for. It has no limit of
+//!   its own, as RocksDB's close has none: going on would free memory that is in use.
+//! - Where nothing is in use, the owner's call does what it always did.
+//!
+//! Where the guard cannot stand (a RocksDB whose virtual tables have no symbols) databases are only used that the
+//! program has registered itself.
 //!
 //! # What it cannot promise
-//! The agent's pointers are checked immediately before each use, but between the check and the end of
-//! the call the host may close its database. RocksDB then destroys the object the call works on, as it
-//! would for any other thread that still used a closed database, and the process may crash. The
-//! window is one `rocksdb_livefiles` or property call (microseconds to milliseconds), or one slice of
-//! a compaction: the agent keeps slices small. A host that closes databases while it runs (rather than
-//! on its way out) needs a guard on close, which this library does not have yet.
+//! A database whose close is already under way at the very moment the guard is put up, within microseconds of the
+//! attach, is not seen closing.
 //!
 //! A checked pointer may also be a stale one: if the memory of a closed database has been reused for
 //! another one whose column family has the same name and id at the same addresses, the other one is
@@ -32,15 +39,20 @@
 //! In a preloaded program that forks and lets the parent exit (a daemon), the thread stays behind with
 //! the parent: start such a program in the foreground.
 
-mod compaction;
+mod access;
 mod functions;
+mod guard;
+mod job;
+mod lease;
 mod limit;
+pub mod linked;
 mod listener;
 mod log;
 mod maps;
 mod memory;
 mod module;
 mod options;
+mod owner;
 mod pages;
 mod rocksdb;
 mod session;

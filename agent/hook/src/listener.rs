@@ -1,9 +1,8 @@
 //! The thread that waits for the agent: one client at a time.
 
-use crate::compaction::Compactor;
 use crate::rocksdb::RocksDb;
-use crate::session::{Hook, serve};
-use crate::{log, socket};
+use crate::session::{Hook, Next, serve};
+use crate::{log, owner, socket};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
@@ -13,7 +12,7 @@ use std::time::Duration;
 /// Pause after a failed `accept`: the host may be out of descriptors, which is not ours to make worse.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Serves clients until the process ends.
+/// Serves clients until one tells the hook to go.
 pub fn run(listener: &UnixListener, library: Option<&OsStr>) {
     let rocksdb = match RocksDb::find(library) {
         Ok(rocksdb) => {
@@ -25,7 +24,11 @@ pub fn run(listener: &UnixListener, library: Option<&OsStr>) {
             None
         }
     };
-    let mut hook = Hook::new(rocksdb, Compactor::default());
+    let unguarded = rocksdb.as_ref().and_then(|rocksdb| owner::install(rocksdb).err());
+    if let Some(reason) = &unguarded {
+        log::line(&format!("no guard in front of the owners' calls: {reason}"));
+    }
+    let mut hook = Hook::new(rocksdb, unguarded);
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
@@ -39,7 +42,10 @@ pub fn run(listener: &UnixListener, library: Option<&OsStr>) {
         match socket::peer(&stream) {
             Ok(peer) if peer.is_allowed(socket::effective_user()) => {
                 log::line(&format!("serving {peer:?}"));
-                serve(&stream, listener.as_fd(), &mut hook);
+                if serve(&stream, peer, listener.as_fd(), &mut hook) == Next::End {
+                    log::line("told to go");
+                    return;
+                }
             }
             refused => log::line(&format!("dropped a client that may not speak: {refused:?}")),
         }

@@ -10,6 +10,8 @@ pub struct Mapping {
     pub start: u64,
     /// First address behind it.
     pub end: u64,
+    /// Whether it may be written to.
+    pub writable: bool,
     /// Whether code may run in it.
     pub executable: bool,
     /// Device and inode as the line has them: the file's identity, deleted or not.
@@ -56,6 +58,7 @@ fn parse_line(line: &str) -> Option<Mapping> {
     Some(Mapping {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
+        writable: permissions.contains('w'),
         executable: permissions.contains('x'),
         file: format!("{device} {inode}"),
         path: path.strip_suffix(" (deleted)").unwrap_or(path).to_owned(),

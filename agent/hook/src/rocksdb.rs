@@ -4,15 +4,15 @@
 //! any of its own threads.
 
 use crate::functions::{
-    CancelFunctions, CompactFunctions, FileKey, LiveFilesFunctions, PropertyFunctions, Symbols,
+    CancelFunctions, CompactFunctions, FileKey, FlushFunctions, Free, LiveFilesFunctions, OptionsFunctions,
+    OwnerFunctions, PropertyFunctions, Symbols,
 };
 use crate::{maps, module};
-use sexton_hook_protocol::PROPERTY_VALUE_BYTES_MAX;
-use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use sexton_hook_protocol::{BottommostLevelCompaction, OptionsScope, PROPERTY_VALUE_BYTES_MAX};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 
-/// `rocksdb::BottommostLevelCompaction::kForce`; the values before it are `kSkip` and
-/// `kIfHaveCompactionFilter`.
-const BOTTOMMOST_FORCE: u8 = 2;
+/// Bytes of RocksDB's own words on a failure that are kept.
+const ERROR_BYTES_MAX: usize = 1024;
 
 /// Stands in for `rocksdb_t` and `rocksdb_column_family_handle_t`, structs of the C API whose first
 /// word is the C++ pointer. Later versions have more behind it (`bool immortal`): zeros, and room.
@@ -47,6 +47,11 @@ impl Handles {
         Handles { database: Wrapper::around(database), column_family: Wrapper::around(column_family) }
     }
 
+    /// The database alone.
+    pub fn only_database(self) -> Database {
+        Database(self.database)
+    }
+
     fn database(&mut self) -> *mut Wrapper {
         &raw mut self.database
     }
@@ -54,6 +59,35 @@ impl Handles {
     fn column_family(&mut self) -> *mut Wrapper {
         &raw mut self.column_family
     }
+}
+
+/// A database, as the C API takes it.
+#[derive(Clone, Copy)]
+pub struct Database(Wrapper);
+
+impl Database {
+    /// From `DBImpl*`.
+    ///
+    /// # Safety
+    /// As [`Handles::new`].
+    pub unsafe fn new(database: u64) -> Database {
+        Database(Wrapper::around(database))
+    }
+}
+
+/// Options of a range compaction.
+#[derive(Clone, Copy)]
+pub struct CompactOptions {
+    pub bottommost: BottommostLevelCompaction,
+    pub max_subcompactions: Option<c_int>,
+}
+
+/// Why RocksDB did not do something.
+pub enum Failed {
+    /// It does not export the function.
+    Missing,
+    /// Its own words.
+    Status(String),
 }
 
 /// RocksDB as this process has it.
@@ -66,12 +100,16 @@ pub struct RocksDb {
     pub database_vtable: Option<u64>,
     /// Address of `rocksdb::ColumnFamilyHandleImpl`'s.
     pub handle_vtable: Option<u64>,
+    /// Functions by which owners end their databases.
+    pub owner: OwnerFunctions,
     /// Functions found.
     pub found: Vec<String>,
     /// Functions missing.
     pub missing: Vec<String>,
     compact: Option<CompactFunctions>,
     cancel: Option<CancelFunctions>,
+    flush: Option<FlushFunctions>,
+    options: Option<OptionsFunctions>,
     live_files: Option<LiveFilesFunctions>,
     property: Option<PropertyFunctions>,
 }
@@ -103,8 +141,11 @@ impl RocksDb {
             library_file: home.file.clone(),
             database_vtable: symbols.address(c"_ZTVN7rocksdb6DBImplE"),
             handle_vtable: symbols.address(c"_ZTVN7rocksdb22ColumnFamilyHandleImplE"),
+            owner: symbols.owner(),
             compact: symbols.compact(),
             cancel: symbols.cancel(),
+            flush: symbols.flush(),
+            options: symbols.options(),
             live_files: symbols.live_files(),
             property: symbols.property(),
             found: symbols.found,
@@ -117,6 +158,11 @@ impl RocksDb {
         self.compact.is_some()
     }
 
+    /// Whether a range compaction can be told how many threads to use.
+    pub fn can_limit_subcompactions(&self) -> bool {
+        self.compact.is_some_and(|functions| functions.options_set_max_subcompactions.is_some())
+    }
+
     /// Compacts the closed range `[begin, limit]` and returns when RocksDB is done with it. An empty
     /// `begin` and a `limit` of `None` are the ends of the column family. `false` where this RocksDB
     /// lacks the functions.
@@ -125,7 +171,7 @@ impl RocksDb {
         mut handles: Handles,
         begin: &[u8],
         limit: Option<&[u8]>,
-        force_bottommost: bool,
+        how: CompactOptions,
     ) -> bool {
         let Some(functions) = self.compact else { return false };
         let start = if begin.is_empty() { std::ptr::null() } else { begin.as_ptr().cast::<c_char>() };
@@ -139,8 +185,11 @@ impl RocksDb {
                 return false;
             }
             (functions.options_set_exclusive)(options, 0);
-            if force_bottommost {
-                (functions.options_set_bottommost)(options, BOTTOMMOST_FORCE);
+            (functions.options_set_bottommost)(options, bottommost(how.bottommost));
+            if let (Some(set), Some(threads)) =
+                (functions.options_set_max_subcompactions, how.max_subcompactions)
+            {
+                set(options, threads);
             }
             (functions.compact_range)(
                 handles.database(),
@@ -156,6 +205,61 @@ impl RocksDb {
         true
     }
 
+    /// Whether column families can be flushed.
+    pub fn can_flush(&self) -> bool {
+        self.flush.is_some()
+    }
+
+    /// Writes the column family's memtables to SST files and returns when that is done.
+    pub fn flush(&self, mut handles: Handles) -> Result<(), Failed> {
+        let functions = self.flush.ok_or(Failed::Missing)?;
+        let mut error = std::ptr::null_mut();
+        // SAFETY: as for compactions; `error` is null and valid for writing.
+        unsafe {
+            let options = (functions.options_create)();
+            if options.is_null() {
+                return Err(Failed::Missing);
+            }
+            (functions.options_set_wait)(options, 1);
+            (functions.flush)(handles.database(), options, handles.column_family(), &raw mut error);
+            (functions.options_destroy)(options);
+            outcome(error, functions.free)
+        }
+    }
+
+    /// Changes options, all or none.
+    pub fn set_options(
+        &self,
+        mut handles: Handles,
+        scope: OptionsScope,
+        options: &[(CString, CString)],
+    ) -> Result<(), Failed> {
+        let functions = self.options.ok_or(Failed::Missing)?;
+        let names: Vec<*const c_char> = options.iter().map(|(name, _)| name.as_ptr()).collect();
+        let values: Vec<*const c_char> = options.iter().map(|(_, value)| value.as_ptr()).collect();
+        let count = c_int::try_from(options.len()).map_err(|_| Failed::Missing)?;
+        let (names, values, mut error) = (names.as_ptr(), values.as_ptr(), std::ptr::null_mut());
+        let (database, column_family) = (handles.database(), handles.column_family());
+        // SAFETY: as for compactions; both lists have `count` NUL-terminated strings that outlive the call.
+        unsafe {
+            match (scope, functions.of_database) {
+                (OptionsScope::ColumnFamily, _) => {
+                    (functions.of_column_family)(
+                        database,
+                        column_family,
+                        count,
+                        names,
+                        values,
+                        &raw mut error,
+                    );
+                }
+                (OptionsScope::Database, Some(set)) => set(database, count, names, values, &raw mut error),
+                (OptionsScope::Database, None) => return Err(Failed::Missing),
+            }
+            outcome(error, functions.free)
+        }
+    }
+
     /// Whether a running compaction can be stopped.
     pub fn can_cancel(&self) -> bool {
         self.cancel.is_some()
@@ -163,18 +267,18 @@ impl RocksDb {
 
     /// Has RocksDB give up every manual compaction of the database and refuse new ones, until
     /// [`RocksDb::enable_manual_compaction`].
-    pub fn disable_manual_compaction(&self, mut handles: Handles) {
+    pub fn disable_manual_compaction(&self, mut database: Database) {
         if let Some(functions) = self.cancel {
-            // SAFETY: RocksDB's function with c.h's signature, on a live database (`Handles::new`).
-            unsafe { (functions.disable)(handles.database()) }
+            // SAFETY: RocksDB's function with c.h's signature, on a live database (`Database::new`).
+            unsafe { (functions.disable)(&raw mut database.0) }
         }
     }
 
     /// Allows manual compactions again; every disabling needs exactly one enabling.
-    pub fn enable_manual_compaction(&self, mut handles: Handles) {
+    pub fn enable_manual_compaction(&self, mut database: Database) {
         if let Some(functions) = self.cancel {
             // SAFETY: as for disabling.
-            unsafe { (functions.enable)(handles.database()) }
+            unsafe { (functions.enable)(&raw mut database.0) }
         }
     }
 
@@ -214,6 +318,32 @@ impl RocksDb {
         unsafe { (functions.free)(value.cast()) };
         Some(answer)
     }
+}
+
+/// RocksDB's number for it.
+fn bottommost(mode: BottommostLevelCompaction) -> u8 {
+    match mode {
+        BottommostLevelCompaction::Skip => 0,
+        BottommostLevelCompaction::IfHaveCompactionFilter => 1,
+        BottommostLevelCompaction::Force => 2,
+        BottommostLevelCompaction::ForceOptimized => 3,
+    }
+}
+
+/// What a function of the C API has said by its last argument.
+///
+/// # Safety
+/// `error` is null or a NUL-terminated string that RocksDB has allocated for the caller, who uses it no more.
+unsafe fn outcome(error: *mut c_char, free: Free) -> Result<(), Failed> {
+    if error.is_null() {
+        return Ok(());
+    }
+    // SAFETY: not null; the rest is the caller's promise.
+    let bytes = unsafe { CStr::from_ptr(error) }.to_bytes();
+    let words = String::from_utf8_lossy(bytes.get(..ERROR_BYTES_MAX).unwrap_or(bytes)).into_owned();
+    // SAFETY: allocated by RocksDB for the caller to free, not used afterwards.
+    unsafe { free(error.cast()) };
+    Err(Failed::Status(words))
 }
 
 /// RocksDB's list of live SST files, given back when dropped.

@@ -1,13 +1,17 @@
 //! One conversation with the agent: reading requests within time limits and answering them.
 
-use crate::compaction::Compactor;
-use crate::log;
-use crate::pages;
-use crate::rocksdb::{Handles, LiveFiles, RocksDb};
-use crate::verify::{Checker, directory};
+use crate::access::{Access, Failure, enter};
+use crate::guard::GUARD;
+use crate::job::{Job, Worker};
+use crate::lease::{Agent, Lease};
+use crate::rocksdb::{Failed, LiveFiles, RocksDb};
+use crate::socket::Peer;
+use crate::verify::directory;
+use crate::{linked, log, owner, pages, start};
 use sexton_hook_protocol::{
-    COLUMN_FAMILY_NAME_BYTES_MAX, ColumnFamilyPointers, CompactRange, ErrorKind, FrameError, Hello,
-    PROPERTY_NAME_BYTES_MAX, PROTOCOL_VERSION, Request, Response, VerifiedColumnFamily, read, write,
+    ColumnFamilyPointers, CompactRange, ErrorKind, FrameError, Hello, OPTION_NAME_BYTES_MAX,
+    OPTION_VALUE_BYTES_MAX, OPTIONS_MAX, OptionValue, PROPERTY_NAME_BYTES_MAX, PROTOCOL_VERSION, Request,
+    Response, SetOptions, VerifiedColumnFamily, read, write,
 };
 use std::ffi::CString;
 use std::io::{self, Read};
@@ -32,17 +36,35 @@ const KNOWN_MAX: usize = 256;
 /// What a conversation works with; lives as long as the listener.
 pub struct Hook {
     rocksdb: Option<Arc<RocksDb>>,
-    compactor: Compactor,
+    /// Why the guard does not stand in front of the owners' calls.
+    unguarded: Option<String>,
+    worker: Worker,
     known: Vec<ColumnFamilyPointers>,
+    lease: Lease,
+    /// Column families through which this conversation has forbidden manual compactions.
+    paused: Vec<ColumnFamilyPointers>,
 }
 
-/// Why a request was not done.
-pub type Failure = (ErrorKind, String);
+/// What comes after a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The next client.
+    Client,
+    /// The end of this hook.
+    End,
+}
 
 impl Hook {
-    /// A hook for the RocksDB that was found, if any.
-    pub fn new(rocksdb: Option<Arc<RocksDb>>, compactor: Compactor) -> Hook {
-        Hook { rocksdb, compactor, known: Vec::new() }
+    /// A hook for the RocksDB that was found, if any, and why its owners' calls are not guarded, if so.
+    pub fn new(rocksdb: Option<Arc<RocksDb>>, unguarded: Option<String>) -> Hook {
+        Hook {
+            rocksdb,
+            unguarded,
+            worker: Worker::default(),
+            known: Vec::new(),
+            lease: Lease::default(),
+            paused: Vec::new(),
+        }
     }
 
     fn rocksdb(&self) -> Result<Arc<RocksDb>, Failure> {
@@ -60,30 +82,42 @@ impl Hook {
             library: rocksdb.map(|rocksdb| rocksdb.library.clone()),
             functions_found: rocksdb.map(|rocksdb| rocksdb.found.clone()).unwrap_or_default(),
             functions_missing: rocksdb.map(|rocksdb| rocksdb.missing.clone()).unwrap_or_default(),
+            unguarded: self.unguarded.clone(),
         }
     }
 
-    /// Checks the pointers and remembers them.
-    fn verified(&mut self, rocksdb: &RocksDb, pointers: &ColumnFamilyPointers) -> Result<Handles, Failure> {
-        let handles = verified(rocksdb, pointers);
+    /// Takes a pass, checks the pointers and remembers them.
+    fn enter(
+        &mut self,
+        rocksdb: &RocksDb,
+        pointers: &ColumnFamilyPointers,
+    ) -> Result<Access<'static>, Failure> {
+        let access = enter(rocksdb, pointers);
         self.known.retain(|known| known != pointers);
-        if handles.is_ok() {
+        if access.is_ok() {
             if self.known.len() >= KNOWN_MAX {
                 self.known.remove(0);
             }
             self.known.push(pointers.clone());
         }
-        handles
+        access
     }
 
     fn databases(&mut self) -> Vec<VerifiedColumnFamily> {
-        let Some(checker) = self.rocksdb.as_deref().map(Checker::new) else { return Vec::new() };
-        self.known.retain(|pointers| checker.check(pointers).is_ok());
-        let describe = |pointers: &ColumnFamilyPointers| VerifiedColumnFamily {
-            pointers: pointers.clone(),
-            directory: directory(pointers.database),
-        };
-        self.known.iter().map(describe).collect()
+        let Some(rocksdb) = self.rocksdb.clone() else { return Vec::new() };
+        for registered in linked::registered() {
+            // What cannot be entered any more is left out below.
+            drop(self.enter(&rocksdb, &registered));
+        }
+        let mut column_families = Vec::new();
+        self.known.retain(|pointers| {
+            let Ok(access) = enter(&rocksdb, pointers) else { return false };
+            let directory = directory(pointers.database);
+            column_families.push(VerifiedColumnFamily { pointers: pointers.clone(), directory });
+            drop(access);
+            true
+        });
+        column_families
     }
 
     fn property(&mut self, pointers: &ColumnFamilyPointers, name: &str) -> Result<Response, Failure> {
@@ -95,16 +129,17 @@ impl Hook {
         if !rocksdb.can_read_properties() {
             return Err(unsupported("properties cannot be read"));
         }
-        let handles = self.verified(&rocksdb, pointers)?;
-        let (value, truncated) =
-            rocksdb.property(handles, &name).map_or((None, false), |(value, cut)| (Some(value), cut));
+        let access = self.enter(&rocksdb, pointers)?;
+        let (value, truncated) = rocksdb
+            .property(access.handles(), &name)
+            .map_or((None, false), |(value, cut)| (Some(value), cut));
         Ok(Response::Property { value, truncated })
     }
 
     fn live_files(&mut self, pointers: &ColumnFamilyPointers) -> Result<LiveFiles, Failure> {
         let rocksdb = self.rocksdb()?;
-        let handles = self.verified(&rocksdb, pointers)?;
-        rocksdb.live_files(handles).ok_or_else(|| unsupported("live SST files cannot be listed"))
+        let access = self.enter(&rocksdb, pointers)?;
+        rocksdb.live_files(access.handles()).ok_or_else(|| unsupported("live SST files cannot be listed"))
     }
 
     fn compact_range(&mut self, request: CompactRange) -> Result<Response, Failure> {
@@ -117,37 +152,161 @@ impl Hook {
         {
             return Err((ErrorKind::BadRequest, "the range holds no key: end is not above begin".to_owned()));
         }
-        self.verified(&rocksdb, &request.column_family)?;
-        self.compactor.start(rocksdb, request).map(|id| Response::Started { id })
+        if request.max_subcompactions.is_some() && !rocksdb.can_limit_subcompactions() {
+            return Err(unsupported("subcompactions cannot be limited"));
+        }
+        if GUARD.is_paused(request.column_family.database) {
+            return Err((
+                ErrorKind::Refused,
+                "manual compactions are forbidden by the agent itself".to_owned(),
+            ));
+        }
+        self.enter(&rocksdb, &request.column_family)?;
+        self.worker.start(rocksdb, Job::Compact(request)).map(|id| Response::Started { id })
+    }
+
+    fn flush(&mut self, pointers: ColumnFamilyPointers) -> Result<Response, Failure> {
+        let rocksdb = self.rocksdb()?;
+        if !rocksdb.can_flush() {
+            return Err(unsupported("column families cannot be flushed"));
+        }
+        self.enter(&rocksdb, &pointers)?;
+        self.worker.start(rocksdb, Job::Flush(pointers)).map(|id| Response::Started { id })
+    }
+
+    fn set_options(&mut self, request: &SetOptions) -> Result<Response, Failure> {
+        if request.options.is_empty() || request.options.len() > OPTIONS_MAX {
+            return Err((ErrorKind::BadRequest, format!("one to {OPTIONS_MAX} options are set at a time")));
+        }
+        let options: Option<Vec<_>> = request.options.iter().map(option).collect();
+        let options = options
+            .ok_or_else(|| (ErrorKind::BadRequest, "not the name or value of an option".to_owned()))?;
+        let rocksdb = self.rocksdb()?;
+        let access = self.enter(&rocksdb, &request.column_family)?;
+        match rocksdb.set_options(access.handles(), request.scope, &options) {
+            Ok(()) => Ok(Response::Done {}),
+            Err(Failed::Missing) => Err(unsupported("these options cannot be set")),
+            Err(Failed::Status(words)) => Err((ErrorKind::Failed, words)),
+        }
+    }
+
+    fn manual_compaction(
+        &mut self,
+        pointers: ColumnFamilyPointers,
+        allowed: bool,
+    ) -> Result<Response, Failure> {
+        let rocksdb = self.rocksdb()?;
+        if !rocksdb.can_cancel() {
+            return Err(unsupported("manual compactions cannot be forbidden"));
+        }
+        let access = self.enter(&rocksdb, &pointers)?;
+        if allowed {
+            if GUARD.resume(pointers.database) {
+                rocksdb.enable_manual_compaction(access.handles().only_database());
+            }
+        } else if self.paused.len() >= KNOWN_MAX {
+            return Err((ErrorKind::BadRequest, "too many databases are told so at a time".to_owned()));
+        } else if GUARD.pause(pointers.database) {
+            rocksdb.disable_manual_compaction(access.handles().only_database());
+            self.paused.push(pointers);
+        }
+        Ok(Response::Done {})
+    }
+
+    /// Allows again what this conversation has forbidden.
+    fn allow_all(&mut self) {
+        let Some(rocksdb) = self.rocksdb.clone() else { return };
+        for pointers in std::mem::take(&mut self.paused) {
+            // If the database was closed meanwhile there is nothing left to allow.
+            if let Ok(access) = enter(&rocksdb, &pointers)
+                && GUARD.resume(pointers.database)
+            {
+                rocksdb.enable_manual_compaction(access.handles().only_database());
+            }
+        }
+    }
+
+    /// Ends what runs and takes the guard away; the listener goes when this succeeds.
+    fn detach(&mut self) -> Result<Response, Failure> {
+        self.allow_all();
+        if let Some(id) = self.worker.stop() {
+            return Err((ErrorKind::Busy, format!("compaction or flush {id} does not end")));
+        }
+        if !owner::remove() {
+            let message = "somebody else has changed RocksDB's virtual tables since";
+            return Err((ErrorKind::Failed, message.to_owned()));
+        }
+        start::stop();
+        Ok(Response::Done {})
     }
 
     /// Answers one request; listing files answers in several frames.
-    fn answer(&mut self, stream: &UnixStream, request: Request) -> Result<(), FrameError> {
+    fn answer(
+        &mut self,
+        stream: &UnixStream,
+        agent: Option<Agent>,
+        request: Request,
+    ) -> Result<Next, FrameError> {
+        if let Some(agent) = agent {
+            self.lease.seen(agent);
+        }
+        if is_acting(&request)
+            && let Err(message) = self.lease.take(agent)
+        {
+            return send(stream, &Response::Error { kind: ErrorKind::Taken, message }).map(|()| Next::Client);
+        }
+        let is_end = matches!(request, Request::Detach {});
         let answer = match request {
             Request::Hello { .. } => Ok(Response::Hello(self.hello())),
             Request::Databases {} => Ok(Response::Databases { column_families: self.databases() }),
             Request::SstFiles { column_family } => match self.live_files(&column_family) {
-                Ok(files) => return pages::send_all(&files, |page| send(stream, page)),
+                Ok(files) => {
+                    return pages::send_all(&files, |page| send(stream, page)).map(|()| Next::Client);
+                }
                 Err(failure) => Err(failure),
             },
             Request::Property { column_family, name } => self.property(&column_family, &name),
             Request::CompactRange(request) => self.compact_range(request),
-            Request::CompactionStatus { id } => self.compactor.status(id),
-            Request::Cancel { id } => self.compactor.cancel(id),
+            Request::Flush { column_family } => self.flush(column_family),
+            Request::CompactionStatus { id } => self.worker.status(id),
+            Request::Cancel { id } => self.worker.cancel(id),
+            Request::SetOptions(request) => self.set_options(&request),
+            Request::ManualCompaction { column_family, allowed } => {
+                self.manual_compaction(column_family, allowed)
+            }
+            Request::Detach {} => self.detach(),
         };
-        send(stream, &answer.unwrap_or_else(|(kind, message)| Response::Error { kind, message }))
+        let next = if is_end && answer.is_ok() { Next::End } else { Next::Client };
+        let sent = send(stream, &answer.unwrap_or_else(|(kind, message)| Response::Error { kind, message }));
+        // A hook that has taken itself away is gone, whether anybody hears of it or not.
+        if next == Next::End { Ok(next) } else { sent.map(|()| next) }
     }
 }
 
-/// Checks the pointers and turns them into the C API's handles, to be used at once.
-pub fn verified(rocksdb: &RocksDb, pointers: &ColumnFamilyPointers) -> Result<Handles, Failure> {
-    if pointers.name.len() > COLUMN_FAMILY_NAME_BYTES_MAX {
-        return Err((ErrorKind::BadRequest, "the column family's name is too long".to_owned()));
+/// Whether a request changes something in the target.
+fn is_acting(request: &Request) -> bool {
+    match request {
+        Request::Hello { .. }
+        | Request::Databases {}
+        | Request::SstFiles { .. }
+        | Request::Property { .. }
+        | Request::CompactionStatus { .. } => false,
+        Request::CompactRange(_)
+        | Request::Flush { .. }
+        | Request::Cancel { .. }
+        | Request::SetOptions(_)
+        | Request::ManualCompaction { .. }
+        | Request::Detach {} => true,
     }
-    Checker::new(rocksdb).check(pointers).map_err(|reason| (ErrorKind::Refused, reason))?;
-    // SAFETY: both were just found to be live objects of these classes, the second of the first. That
-    // they stay so is the host's word; the module documentation of the crate says what remains.
-    Ok(unsafe { Handles::new(pointers.database, pointers.handle) })
+}
+
+/// Name and value as C strings; `None` where they break a limit.
+fn option(option: &OptionValue) -> Option<(CString, CString)> {
+    let fits = !option.name.is_empty()
+        && option.name.len() <= OPTION_NAME_BYTES_MAX
+        && option.value.len() <= OPTION_VALUE_BYTES_MAX;
+    let text = |text: &str| CString::new(text).ok().filter(|_| fits);
+    Some((text(&option.name)?, text(&option.value)?))
 }
 
 fn unsupported(what: &str) -> Failure {
@@ -156,8 +315,8 @@ fn unsupported(what: &str) -> Failure {
 
 /// Talks to one client until it closes, falls silent, or breaks the protocol. `others` is the listener:
 /// when somebody waits there, silence is shorter.
-pub fn serve(stream: &UnixStream, others: BorrowedFd<'_>, hook: &mut Hook) {
-    if let Err(error) = converse(stream, others, hook) {
+pub fn serve(stream: &UnixStream, peer: Peer, others: BorrowedFd<'_>, hook: &mut Hook) -> Next {
+    let next = converse(stream, peer, others, hook).unwrap_or_else(|error| {
         match error {
             FrameError::Closed => {}
             FrameError::Json(_) | FrameError::Length { .. } => {
@@ -167,30 +326,46 @@ pub fn serve(stream: &UnixStream, others: BorrowedFd<'_>, hook: &mut Hook) {
             }
             error => log::line(&error.to_string()),
         }
-    }
+        Next::Client
+    });
+    hook.allow_all();
+    next
 }
 
-fn converse(stream: &UnixStream, others: BorrowedFd<'_>, hook: &mut Hook) -> Result<(), FrameError> {
+fn converse(
+    stream: &UnixStream,
+    peer: Peer,
+    others: BorrowedFd<'_>,
+    hook: &mut Hook,
+) -> Result<Next, FrameError> {
     stream.set_write_timeout(Some(FRAME_TIME_MAX)).map_err(FrameError::Io)?;
-    match receive(stream, others)? {
-        request @ Request::Hello { protocol_version: PROTOCOL_VERSION, .. } => {
-            hook.answer(stream, request)?
+    let agent = match receive(stream, others)? {
+        Request::Hello { protocol_version: PROTOCOL_VERSION, agent_pid, agent_id } => {
+            let agent = Agent { id: agent_id, own_pid: agent_pid, process: peer.process };
+            hook.lease.seen(agent);
+            send(stream, &Response::Hello(hook.hello()))?;
+            agent
         }
         Request::Hello { protocol_version, .. } => {
             let message = format!(
-                "this hook speaks version {PROTOCOL_VERSION}, the agent {protocol_version}: restart the \
-                 target to be rid of the old hook, or use the agent it came with"
+                "this hook speaks version {PROTOCOL_VERSION}, the agent {protocol_version}: detach it, \
+                 restart the target, or use the agent it came with"
             );
-            return send(stream, &Response::Error { kind: ErrorKind::VersionMismatch, message });
+            send(stream, &Response::Error { kind: ErrorKind::VersionMismatch, message })?;
+            return Ok(Next::Client);
         }
+        request @ Request::Detach {} => return hook.answer(stream, None, request),
         _ => {
             let message = "the first request is hello".to_owned();
-            return send(stream, &Response::Error { kind: ErrorKind::BadRequest, message });
+            send(stream, &Response::Error { kind: ErrorKind::BadRequest, message })?;
+            return Ok(Next::Client);
         }
-    }
+    };
     loop {
         let request = receive(stream, others)?;
-        hook.answer(stream, request)?;
+        if hook.answer(stream, Some(agent), request)? == Next::End {
+            return Ok(Next::End);
+        }
     }
 }
 
@@ -258,9 +433,13 @@ fn poll(entries: &mut [libc::pollfd], time: Duration) -> io::Result<bool> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
-    use sexton_hook_protocol::KeyBytes;
+    use sexton_hook_protocol::{BottommostLevelCompaction, KeyBytes, OptionsScope};
     use std::io::Write;
     use std::os::fd::AsFd;
+
+    fn oneself() -> Peer {
+        Peer { process: std::process::id(), user: crate::socket::effective_user() }
+    }
 
     /// A conversation with a hook that found no RocksDB: the requests in, the responses out.
     fn talk(bytes: &[u8]) -> Vec<Response> {
@@ -268,7 +447,7 @@ mod tests {
         agent.write_all(bytes).unwrap();
         agent.shutdown(std::net::Shutdown::Write).unwrap();
         let (nobody, _other_end) = UnixStream::pair().unwrap();
-        serve(&hook_end, nobody.as_fd(), &mut Hook::new(None, Compactor::default()));
+        serve(&hook_end, oneself(), nobody.as_fd(), &mut Hook::new(None, None));
         drop(hook_end);
         let mut responses = Vec::new();
         while let Ok(response) = read(&mut agent) {
@@ -282,11 +461,15 @@ mod tests {
     }
 
     fn hello(protocol_version: u32) -> Request {
-        Request::Hello { protocol_version, agent_pid: 1 }
+        Request::Hello { protocol_version, agent_pid: 1, agent_id: 1 }
     }
 
     fn pointers() -> ColumnFamilyPointers {
         ColumnFamilyPointers { database: 8, handle: 8, name: "default".into(), id: 0 }
+    }
+
+    fn nul_byte() -> OptionValue {
+        OptionValue { name: "write_buffer_size\0".into(), value: "1".into() }
     }
 
     fn kind(response: &Response) -> ErrorKind {
@@ -313,19 +496,60 @@ mod tests {
             column_family: pointers(),
             begin: KeyBytes::default(),
             end: None,
-            force_bottommost: true,
+            bottommost: BottommostLevelCompaction::Force,
+            max_subcompactions: None,
+        };
+        let options = SetOptions {
+            column_family: pointers(),
+            scope: OptionsScope::ColumnFamily,
+            options: vec![OptionValue { name: "disable_auto_compactions".into(), value: "true".into() }],
         };
         let responses = talk(&frames(&[
             hello(PROTOCOL_VERSION),
             Request::SstFiles { column_family: pointers() },
             Request::Property { column_family: pointers(), name: "rocksdb.stats".into() },
             Request::CompactRange(range),
+            Request::Flush { column_family: pointers() },
+            Request::SetOptions(options.clone()),
+            Request::ManualCompaction { column_family: pointers(), allowed: false },
             Request::CompactionStatus { id: 1 },
             Request::Cancel { id: 1 },
+            Request::SetOptions(SetOptions { options: Vec::new(), ..options.clone() }),
+            Request::SetOptions(SetOptions { options: vec![nul_byte()], ..options }),
         ]));
         let kinds: Vec<_> = responses.iter().skip(1).map(kind).collect();
-        assert_eq!(kinds[..3], [ErrorKind::Unsupported; 3]);
-        assert_eq!(kinds[3..], [ErrorKind::NotFound; 2]);
+        assert_eq!(kinds[..6], [ErrorKind::Unsupported; 6]);
+        assert_eq!(kinds[6..8], [ErrorKind::NotFound; 2]);
+        assert_eq!(kinds[8..], [ErrorKind::BadRequest; 2]);
+    }
+
+    #[test]
+    fn one_agent_acts_and_another_may_only_look() {
+        let mut hook = Hook::new(None, None);
+        let (nobody, _other_end) = UnixStream::pair().unwrap();
+        let mut talk_as = |agent_id: u64, request: Request| {
+            let (mut agent, hook_end) = UnixStream::pair().unwrap();
+            let hello = Request::Hello { protocol_version: PROTOCOL_VERSION, agent_pid: 1, agent_id };
+            agent.write_all(&frames(&[hello, request])).unwrap();
+            agent.shutdown(std::net::Shutdown::Write).unwrap();
+            serve(&hook_end, oneself(), nobody.as_fd(), &mut hook);
+            assert!(matches!(read(&mut agent), Ok(Response::Hello(_))));
+            read::<Response>(&mut agent).unwrap()
+        };
+        let flush = || Request::Flush { column_family: pointers() };
+        assert_eq!(kind(&talk_as(1, flush())), ErrorKind::Unsupported);
+        assert_eq!(kind(&talk_as(2, flush())), ErrorKind::Taken);
+        assert_eq!(kind(&talk_as(2, Request::Cancel { id: 1 })), ErrorKind::Taken);
+        assert_eq!(kind(&talk_as(2, Request::CompactionStatus { id: 1 })), ErrorKind::NotFound);
+        assert!(matches!(talk_as(2, Request::Databases {}), Response::Databases { .. }));
+        assert_eq!(kind(&talk_as(1, flush())), ErrorKind::Unsupported);
+        assert_eq!(kind(&talk_as(2, Request::Detach {})), ErrorKind::Taken);
+        assert_eq!(talk_as(1, Request::Detach {}), Response::Done {});
+    }
+
+    #[test]
+    fn a_hook_of_another_version_can_be_told_to_go() {
+        assert_eq!(talk(&frames(&[Request::Detach {}, Request::Databases {}])), [Response::Done {}]);
     }
 
     #[test]
@@ -359,7 +583,7 @@ mod tests {
         next.write_all(b"!").unwrap();
         agent.write_all(&frames(&[hello(PROTOCOL_VERSION)])).unwrap();
         let started = Instant::now();
-        serve(&hook_end, others.as_fd(), &mut Hook::new(None, Compactor::default()));
+        serve(&hook_end, oneself(), others.as_fd(), &mut Hook::new(None, None));
         assert!(started.elapsed() >= TURN_MIN && started.elapsed() < IDLE_MAX / 2);
         assert!(matches!(read(&mut agent), Ok(Response::Hello(_))), "but not unheard");
     }

@@ -40,6 +40,14 @@ pub fn start(options: Options) -> Result<(), String> {
     Ok(())
 }
 
+/// Notes that the listener goes, so that this copy of the library or another one can start anew.
+pub fn stop() {
+    remove_socket_file();
+    if let Ok(mut started) = STARTED.lock() {
+        *started = None;
+    }
+}
+
 /// Removes the socket's file, if this process is the one that listens.
 pub fn remove_socket_file() {
     if let Ok(started) = STARTED.try_lock()

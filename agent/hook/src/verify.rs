@@ -133,6 +133,15 @@ fn check_column_family(data: u64, pointers: &ColumnFamilyPointers) -> Result<(),
     Ok(())
 }
 
+/// What the object at `handle` says, if it is a `ColumnFamilyHandleImpl`: to be checked before use.
+pub fn describe(handle: u64) -> Option<ColumnFamilyPointers> {
+    let [_, data, database] = memory::words::<3>(handle)?;
+    let [first] = memory::words::<1>(data)?;
+    let name = memory::cpp_string(data.checked_add(NAME_OFFSET)?, COLUMN_FAMILY_NAME_BYTES_MAX)?;
+    let id = u32::try_from(first & u64::from(u32::MAX)).ok()?;
+    Some(ColumnFamilyPointers { database, handle, name: String::from_utf8(name).ok()?, id })
+}
+
 /// Directory of a database that passed the checks; `None` where the string there is no absolute path.
 pub fn directory(database: u64) -> Option<String> {
     let bytes = memory::cpp_string(database.checked_add(DIRECTORY_OFFSET)?, DIRECTORY_BYTES_MAX)?;
@@ -192,6 +201,7 @@ mod tests {
         let objects = Objects::new();
         assert_eq!(checker().check(&objects.pointers()), Ok(()));
         assert_eq!(directory(objects.pointers().database).unwrap(), "/data");
+        assert_eq!(describe(objects.pointers().handle), Some(objects.pointers()));
         assert_eq!(objects.data[2], 8);
     }
 

@@ -53,7 +53,7 @@ fn attaching_starts_one_listener_and_a_second_time_changes_nothing() {
     assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o7777, 0o600);
 
     let mut stream = UnixStream::connect(&socket).unwrap();
-    let hello = Request::Hello { protocol_version: PROTOCOL_VERSION, agent_pid: 1 };
+    let hello = Request::Hello { protocol_version: PROTOCOL_VERSION, agent_pid: 1, agent_id: 1 };
     write(&mut stream, &hello).unwrap();
     let Response::Hello(answer) = read(&mut stream).unwrap() else { panic!("no greeting") };
     assert_eq!((answer.pid, answer.library), (std::process::id(), None));

@@ -175,7 +175,10 @@ impl ActuatorError {
                     .into()
             }
             Self::Impostor { .. } => "see who holds the socket in the target's /tmp, and remove it".into(),
-            Self::Version { .. } => "restart the target, so that it gets this agent's hook".into(),
+            Self::Version { .. } => {
+                "restart the target, so that it gets this agent's hook; in a JVM the agent replaces it in mode act"
+                    .into()
+            }
             Self::OtherLibrary { .. } => "restart the target: it holds more than one RocksDB".into(),
             Self::Connection { .. } => {
                 "it is tried again; SEXTON_HOOK_LOG=FILE in the target's environment shows the hook's side"
@@ -201,6 +204,8 @@ fn hook_remedy(kind: ErrorKind) -> &'static str {
             "the database or column family has been closed or was another one: wait for the next window"
         }
         ErrorKind::Busy => "wait until the running compaction has ended",
+        ErrorKind::Taken => "stop the other agent, or give it this target's policy",
+        ErrorKind::Failed => "see the target's LOG; the option or its value may be unknown to this RocksDB",
         ErrorKind::Unsupported => "this RocksDB does not export its C API: use the actuator exec",
         ErrorKind::VersionMismatch => "restart the target, so that it gets this agent's hook",
         ErrorKind::BadRequest | ErrorKind::NotFound | ErrorKind::Internal => {

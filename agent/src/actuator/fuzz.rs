@@ -11,6 +11,7 @@ fn originals() -> Vec<Vec<u8>> {
         library: Some("/tmp/librocksdbjni1.so".into()),
         functions_found: vec!["rocksdb_compact_range_cf_opt".into()],
         functions_missing: Vec::new(),
+        unguarded: Some("no symbols".into()),
     };
     let file = SstFile {
         number: 123,
@@ -28,6 +29,7 @@ fn originals() -> Vec<Vec<u8>> {
         Response::SstFiles { files: vec![file.clone(), file], last: true },
         property,
         Response::Started { id: u64::MAX },
+        Response::Done {},
     ];
     responses.iter().filter_map(|response| encode(response).ok()).collect()
 }

@@ -5,14 +5,16 @@ use super::process::{TargetProcess, peer_pid};
 use super::{attach, library};
 use crate::target::facts::Target;
 use sexton_hook_protocol::{
-    ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, FrameError, Hello, PROTOCOL_VERSION,
-    Request, Response, VerifiedColumnFamily, read, write,
+    ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, FrameError, Hello, OptionValue,
+    OptionsScope, PROTOCOL_VERSION, Request, Response, SetOptions, VerifiedColumnFamily, read, write,
 };
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::key::Key;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// How long the hook may take for one answer; listing 100,000 files takes a second.
@@ -56,12 +58,22 @@ impl HookClient {
     /// Each with its [`ActuatorError::remedy`]; nothing is left behind in the target.
     pub fn connect(target: &Target, options: &HookOptions) -> Result<HookClient, ActuatorError> {
         let process = TargetProcess::open(&target.process)?;
+        let can_attach = target.is_jvm && options.may_attach;
         let stream = match open_stream(&process)? {
             Some(stream) => stream,
-            None if target.is_jvm && options.may_attach => attach_and_open(target, &process, options)?,
+            None if can_attach => attach_and_open(target, &process, options)?,
             None => return Err(ActuatorError::NoHook { pid: process.pid }),
         };
-        let hello = handshake(&process, &stream)?;
+        let (stream, hello) = match handshake(&process, &stream) {
+            // A hook of another agent's version: it is asked to go, and ours brought in.
+            Err(ActuatorError::Version { message, .. }) if can_attach => {
+                tracing::info!(target = target.name, message, "the hook is replaced by this agent's");
+                let stream = replace(target, &process, options)?;
+                let hello = handshake(&process, &stream)?;
+                (stream, hello)
+            }
+            hello => (stream, hello?),
+        };
         check_library(target, &hello)?;
         Ok(HookClient { target: target.clone(), process, stream: Some(stream), hello })
     }
@@ -147,10 +159,72 @@ impl HookClient {
         }
     }
 
-    /// How a compaction stands.
+    /// Starts a flush of the column family's memtables, as [`HookClient::start_compaction`] starts a
+    /// compaction; how it stands is asked in the same way. It cannot be cancelled.
     ///
     /// # Errors
-    /// When the hook does not answer, or knows no such compaction.
+    /// As [`HookClient::start_compaction`].
+    pub fn flush(&mut self, column_family: &ColumnFamilyPointers) -> Result<u64, ActuatorError> {
+        self.databases()?;
+        match self.ask_once(&Request::Flush { column_family: column_family.clone() })? {
+            Response::Started { id } => Ok(id),
+            other => Err(self.unexpected(other, "a flush that started")),
+        }
+    }
+
+    /// Changes options of the running database, all of them or none: names and values as the OPTIONS file
+    /// writes them. What was there before is the caller's to remember.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Failed`] in [`ActuatorError::Hook`] with RocksDB's own words when it does not take them,
+    /// [`ErrorKind::Unsupported`] for options of the database before RocksDB 11.
+    pub fn set_options(
+        &mut self,
+        column_family: &ColumnFamilyPointers,
+        scope: OptionsScope,
+        options: &[(String, String)],
+    ) -> Result<(), ActuatorError> {
+        let value =
+            |(name, value): &(String, String)| OptionValue { name: name.clone(), value: value.clone() };
+        let options = options.iter().map(value).collect();
+        let request = SetOptions { column_family: column_family.clone(), scope, options };
+        match self.ask(&Request::SetOptions(request))? {
+            Response::Done {} => Ok(()),
+            other => Err(self.unexpected(other, "options that were set")),
+        }
+    }
+
+    /// Forbids or allows manual compactions of a database, the application's own too. What is forbidden is
+    /// allowed again when this client's connection ends.
+    ///
+    /// # Errors
+    /// As [`HookClient::sst_files`], and where the target's RocksDB cannot forbid them.
+    pub fn set_manual_compaction(
+        &mut self,
+        column_family: &ColumnFamilyPointers,
+        allowed: bool,
+    ) -> Result<(), ActuatorError> {
+        let request = Request::ManualCompaction { column_family: column_family.clone(), allowed };
+        match self.ask(&request)? {
+            Response::Done {} => Ok(()),
+            other => Err(self.unexpected(other, "manual compactions forbidden or allowed")),
+        }
+    }
+
+    /// Has the hook end what runs, take its guard out of the target and stop listening. Its library stays
+    /// mapped, doing nothing, until the target ends.
+    ///
+    /// # Errors
+    /// When the hook does not answer, or a job does not end.
+    pub fn detach(mut self) -> Result<(), ActuatorError> {
+        let pid = self.process.pid;
+        detach(pid, self.stream()?)
+    }
+
+    /// How a compaction or flush stands.
+    ///
+    /// # Errors
+    /// When the hook does not answer, or knows no such job.
     pub fn compaction_status(&mut self, id: u64) -> Result<CompactionState, ActuatorError> {
         match self.ask(&Request::CompactionStatus { id })? {
             Response::Compaction { id: answered, state } if answered == id => Ok(state),
@@ -312,13 +386,50 @@ fn attach_and_open(
     }
 }
 
+/// Has the hook that listens go away, and brings this agent's in.
+fn replace(
+    target: &Target,
+    process: &TargetProcess,
+    options: &HookOptions,
+) -> Result<UnixStream, ActuatorError> {
+    if let Some(stream) = open_stream(process)? {
+        detach(process.pid, &stream)?;
+    }
+    attach_and_open(target, process, options)
+}
+
+/// Asks the hook on `stream` to go. It may be of any version: this request needs no greeting.
+fn detach(pid: u32, stream: &UnixStream) -> Result<(), ActuatorError> {
+    let broken = |source| ActuatorError::Connection { pid, source };
+    stream.set_read_timeout(Some(CANCEL_WAIT_MAX)).map_err(|error| broken(FrameError::Io(error)))?;
+    stream.set_write_timeout(Some(ANSWER_WAIT_MAX)).map_err(|error| broken(FrameError::Io(error)))?;
+    let mut stream = stream;
+    write(&mut stream, &Request::Detach {}).map_err(broken)?;
+    match read(&mut stream).map_err(broken)? {
+        Response::Done {} => Ok(()),
+        Response::Error { kind, message } => Err(failure(pid, kind, message)),
+        _ => Err(ActuatorError::UnexpectedAnswer { pid, what: "a hook that goes" }),
+    }
+}
+
+/// What tells this agent from others, for as long as it lives.
+fn agent_id() -> u64 {
+    static ID: OnceLock<u64> = OnceLock::new();
+    // Hash states are seeded from the system's random numbers; nothing is hashed.
+    *ID.get_or_init(|| RandomState::new().build_hasher().finish())
+}
+
 fn handshake(process: &TargetProcess, stream: &UnixStream) -> Result<Hello, ActuatorError> {
     let pid = process.pid;
     let broken = |source| ActuatorError::Connection { pid, source };
     stream.set_read_timeout(Some(ANSWER_WAIT_MAX)).map_err(|error| broken(FrameError::Io(error)))?;
     stream.set_write_timeout(Some(ANSWER_WAIT_MAX)).map_err(|error| broken(FrameError::Io(error)))?;
     let mut stream = stream;
-    let request = Request::Hello { protocol_version: PROTOCOL_VERSION, agent_pid: std::process::id() };
+    let request = Request::Hello {
+        protocol_version: PROTOCOL_VERSION,
+        agent_pid: std::process::id(),
+        agent_id: agent_id(),
+    };
     write(&mut stream, &request).map_err(broken)?;
     match read(&mut stream).map_err(broken)? {
         Response::Hello(hello) if hello.protocol_version == PROTOCOL_VERSION => Ok(hello),

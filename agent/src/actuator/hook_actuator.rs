@@ -5,7 +5,8 @@ use super::hook::HookClient;
 use super::request::{CompactEnd, CompactOutcome, CompactRequest, ThrottleOutcome, ThrottleRequest};
 use super::{Actuator, AdviseActuator};
 use sexton_hook_protocol::{
-    ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished, KeyBytes,
+    BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
+    KeyBytes,
 };
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::range::KeyRange;
@@ -165,7 +166,11 @@ fn compact_range(
         column_family: pointers.clone(),
         begin: key(begin.as_bytes())?,
         end: end.as_ref().map(|end| key(end.as_bytes())).transpose()?,
-        force_bottommost: request.force_bottommost,
+        bottommost: match request.force_bottommost {
+            true => BottommostLevelCompaction::Force,
+            false => BottommostLevelCompaction::IfHaveCompactionFilter,
+        },
+        max_subcompactions: None,
     })
 }
 

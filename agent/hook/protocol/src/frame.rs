@@ -115,7 +115,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn hello() -> Request {
-        Request::Hello { protocol_version: PROTOCOL_VERSION, agent_pid: 7 }
+        Request::Hello { protocol_version: PROTOCOL_VERSION, agent_pid: 7, agent_id: 9 }
     }
 
     #[test]

@@ -7,7 +7,11 @@
 //! The agent asks, the hook answers. Every request has exactly one response, except
 //! [`Request::SstFiles`], whose answer is a run of [`Response::SstFiles`] pages that ends with the
 //! one that has `last` set. A connection begins with [`Request::Hello`]; a hook that speaks another
-//! [`PROTOCOL_VERSION`] answers with [`ErrorKind::VersionMismatch`] and closes.
+//! [`PROTOCOL_VERSION`] answers with [`ErrorKind::VersionMismatch`] and closes. Only [`Request::Detach`]
+//! needs no greeting, so that an agent can be rid of a hook it does not understand.
+//!
+//! Any agent may ask and look. The first that acts (compacts, flushes, sets options) holds the target until
+//! it has ended or been silent for a while; others are answered with [`ErrorKind::Taken`].
 
 mod frame;
 mod key;
@@ -16,13 +20,14 @@ mod message;
 pub use frame::{FrameError, decode, encode, read, write};
 pub use key::{KeyBytes, KeyError};
 pub use message::{
-    ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished, Hello, Request, Response,
-    SstFile, VerifiedColumnFamily,
+    BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
+    Hello, OptionValue, OptionsScope, Request, Response, SetOptions, SstFile, VerifiedColumnFamily,
 };
 
 /// Version of this protocol; both sides must have the same, there is no negotiation: the agent brings
-/// its own hook along, and a preloaded one is replaced by a restart of its host.
-pub const PROTOCOL_VERSION: u32 = 1;
+/// its own hook along. An attached hook of another version is detached and replaced, a preloaded one by a
+/// restart of its host.
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Bytes of JSON in one frame. A page of SST files needs the most; 256 KiB is small enough to hold in
 /// a foreign process without anybody noticing.
@@ -47,3 +52,12 @@ pub const PROPERTY_NAME_BYTES_MAX: usize = 128;
 /// Bytes of a property's value that are sent; `rocksdb.stats` has some 10 KiB. Six bytes of JSON per
 /// byte, the worst escape, would still fit a frame with half of this.
 pub const PROPERTY_VALUE_BYTES_MAX: usize = 32 * 1024;
+
+/// Options set at a time: what belongs together, not a configuration.
+pub const OPTIONS_MAX: usize = 16;
+
+/// Bytes of an option's name; RocksDB's longest is below 60.
+pub const OPTION_NAME_BYTES_MAX: usize = 128;
+
+/// Bytes of an option's value: a number, or a list of options in braces.
+pub const OPTION_VALUE_BYTES_MAX: usize = 1024;

@@ -13,6 +13,9 @@ pub enum Request {
         protocol_version: u32,
         /// The agent's process id in its own namespace, for the hook's log.
         agent_pid: u32,
+        /// A number that no other agent has: drawn once in an agent's life, not once a connection. The
+        /// hook tells two agents apart by it.
+        agent_id: u64,
     },
     /// The column families the hook has verified so far and still can; answered by
     /// [`Response::Databases`].
@@ -32,19 +35,41 @@ pub enum Request {
         name: String,
     },
     /// Compact a range, in the hook's own thread; answered at once by [`Response::Started`], or by
-    /// [`ErrorKind::Busy`] while another one runs.
+    /// [`ErrorKind::Busy`] while another compaction or flush runs.
     CompactRange(CompactRange),
-    /// How the compaction stands; answered by [`Response::Compaction`].
+    /// Write the column family's memtables to SST files, in the hook's own thread; answered as
+    /// [`Request::CompactRange`].
+    Flush {
+        /// Which.
+        column_family: ColumnFamilyPointers,
+    },
+    /// How the compaction or flush stands; answered by [`Response::Compaction`].
     CompactionStatus {
         /// From [`Response::Started`].
         id: u64,
     },
     /// Stop the compaction; answered by [`Response::Compaction`] when it has stopped, or did not within
-    /// the hook's time limit.
+    /// the hook's time limit. A flush cannot be stopped: [`ErrorKind::Unsupported`].
     Cancel {
         /// From [`Response::Started`].
         id: u64,
     },
+    /// Change options of the running database; answered by [`Response::Done`]. They stay until somebody
+    /// sets them anew, also in the OPTIONS file: whoever asks remembers what was there.
+    SetOptions(SetOptions),
+    /// Forbid or allow manual compactions of a database, the application's own too; answered by
+    /// [`Response::Done`]. Forbidding ends those that run. What this connection has forbidden is allowed
+    /// again when it ends.
+    ManualCompaction {
+        /// Any column family of the database.
+        column_family: ColumnFamilyPointers,
+        /// Whether they may run from now on.
+        allowed: bool,
+    },
+    /// Cancel what runs, take the guard out of the target, stop listening; answered by
+    /// [`Response::Done`], then the connection closes. A hook of another version can be brought in then. Understood
+    /// without a [`Request::Hello`], from any agent's version.
+    Detach {},
 }
 
 /// Pointers to a column family inside the target, as seen by a probe, and what they are expected to
@@ -72,9 +97,58 @@ pub struct CompactRange {
     pub begin: KeyBytes,
     /// First key no longer inside; `None`: to the end.
     pub end: Option<KeyBytes>,
-    /// `BottommostLevelCompaction::kForce` instead of RocksDB's default: without it files may be moved
-    /// down as they are, tombstones and all.
-    pub force_bottommost: bool,
+    /// What happens at the bottommost level.
+    pub bottommost: BottommostLevelCompaction,
+    /// Threads for one compaction; `None`: what the database's options say. Where this RocksDB's C API
+    /// has no such option, asking for it is [`ErrorKind::Unsupported`].
+    pub max_subcompactions: Option<u32>,
+}
+
+/// RocksDB's `CompactRangeOptions::bottommost_level_compaction`. With all but the forced ones files may be
+/// moved down as they are, tombstones and all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BottommostLevelCompaction {
+    /// `kSkip`: it is not compacted.
+    Skip,
+    /// `kIfHaveCompactionFilter`, RocksDB's default.
+    IfHaveCompactionFilter,
+    /// `kForce`: it is rewritten.
+    Force,
+    /// `kForceOptimized`: it is rewritten, but for files that this compaction has just written.
+    ForceOptimized,
+}
+
+/// Options to set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetOptions {
+    /// The column family; for options of the database, any of it.
+    pub column_family: ColumnFamilyPointers,
+    /// Whose options they are.
+    pub scope: OptionsScope,
+    /// One to [`crate::OPTIONS_MAX`]; RocksDB takes all or none.
+    pub options: Vec<OptionValue>,
+}
+
+/// Whose options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OptionsScope {
+    /// The column family's, `DB::SetOptions`.
+    ColumnFamily,
+    /// The database's, `DB::SetDBOptions`; the C API has it since RocksDB 11.
+    Database,
+}
+
+/// One option, as the OPTIONS file writes it; neither part has a NUL byte.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OptionValue {
+    /// Name, 1 to [`crate::OPTION_NAME_BYTES_MAX`] bytes.
+    pub name: String,
+    /// Value, at most [`crate::OPTION_VALUE_BYTES_MAX`] bytes.
+    pub value: String,
 }
 
 /// What the hook answers.
@@ -102,7 +176,7 @@ pub enum Response {
         /// Whether the value was longer than [`crate::PROPERTY_VALUE_BYTES_MAX`] and is cut.
         truncated: bool,
     },
-    /// To [`Request::CompactRange`].
+    /// To [`Request::CompactRange`] and [`Request::Flush`].
     Started {
         /// Counts up from 1 within one hook.
         id: u64,
@@ -114,6 +188,8 @@ pub enum Response {
         /// How it stands.
         state: CompactionState,
     },
+    /// To requests that have nothing to tell but that they were done.
+    Done {},
     /// To any request that was not done.
     Error {
         /// For the agent to decide on.
@@ -140,6 +216,9 @@ pub struct Hello {
     pub functions_found: Vec<String>,
     /// Functions that the hook would use and that this RocksDB does not export.
     pub functions_missing: Vec<String>,
+    /// Why the hook cannot tell when a database is closed; `None` where it can. It then acts only on
+    /// databases that the program itself has registered.
+    pub unguarded: Option<String>,
 }
 
 /// A column family that passed the checks.
@@ -174,7 +253,7 @@ pub struct SstFile {
     pub largest: KeyBytes,
 }
 
-/// How a compaction stands.
+/// How a compaction or flush stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case", deny_unknown_fields)]
 pub enum CompactionState {
@@ -187,8 +266,8 @@ pub enum CompactionState {
     Finished(Finished),
 }
 
-/// How a compaction ended. RocksDB's C API keeps the status of a range compaction to itself: `ok` says
-/// that the call was made, ran through, was not cancelled and that the database counted no new
+/// How a compaction or flush ended. RocksDB's C API keeps the status of a range compaction to itself: `ok`
+/// says that the call was made, ran through, was not cancelled and that the database counted no new
 /// background error meanwhile. What it achieved shows in the SST files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -197,6 +276,8 @@ pub struct Finished {
     pub ok: bool,
     /// Whether it was asked to stop before it ended.
     pub cancelled: bool,
+    /// Whether that was its owner, by closing the database.
+    pub closed_by_owner: bool,
     /// Why not, where not `ok`.
     pub error: Option<String>,
     /// How long the call took.
@@ -213,8 +294,12 @@ pub enum ErrorKind {
     VersionMismatch,
     /// The pointers failed a check: nothing was called.
     Refused,
-    /// Another compaction runs.
+    /// Another compaction or flush runs.
     Busy,
+    /// Another agent acts on this target.
+    Taken,
+    /// RocksDB did not do it; the message has its words.
+    Failed,
     /// This RocksDB does not export what it would take.
     Unsupported,
     /// No compaction has that id.
@@ -227,7 +312,10 @@ pub enum ErrorKind {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::{COLUMN_FAMILY_NAME_BYTES_MAX, KEY_BYTES_MAX, PAGE_BYTES_MAX, decode, encode};
+    use crate::{
+        COLUMN_FAMILY_NAME_BYTES_MAX, KEY_BYTES_MAX, OPTION_NAME_BYTES_MAX, OPTION_VALUE_BYTES_MAX,
+        OPTIONS_MAX, PAGE_BYTES_MAX, decode, encode,
+    };
 
     fn pointers(name: &str) -> ColumnFamilyPointers {
         ColumnFamilyPointers { database: u64::MAX, handle: 0x7fff_0000_0008, name: name.into(), id: 3 }
@@ -239,23 +327,31 @@ mod tests {
             column_family: pointers("keyTable"),
             begin: KeyBytes::new(*b"/v").unwrap(),
             end: None,
-            force_bottommost: true,
+            bottommost: BottommostLevelCompaction::ForceOptimized,
+            max_subcompactions: Some(2),
         });
         let json = serde_json::to_value(&request).unwrap();
         assert_eq!(json["command"], "compact_range");
         assert_eq!(json["begin"], "2f76");
+        assert_eq!(json["bottommost"], "force_optimized");
         assert_eq!(json["column_family"]["database"], u64::MAX);
         assert_eq!(serde_json::from_value::<Request>(json).unwrap(), request);
     }
 
     #[test]
     fn responses_round_trip() {
-        let finished =
-            Finished { ok: false, cancelled: true, error: Some("cancelled".into()), duration_ns: 5 };
+        let finished = Finished {
+            ok: false,
+            cancelled: true,
+            closed_by_owner: false,
+            error: Some("cancelled".into()),
+            duration_ns: 5,
+        };
         for response in [
             Response::Compaction { id: 1, state: CompactionState::Running { elapsed_ns: 9 } },
             Response::Compaction { id: 1, state: CompactionState::Finished(finished) },
             Response::Property { value: None, truncated: false },
+            Response::Done {},
             Response::SstFiles { files: vec![], last: true },
             Response::Error { kind: ErrorKind::Refused, message: "misaligned".into() },
         ] {
@@ -272,8 +368,18 @@ mod tests {
             column_family: pointers(&name),
             begin: key.clone(),
             end: Some(key.clone()),
-            force_bottommost: true,
+            bottommost: BottommostLevelCompaction::Force,
+            max_subcompactions: Some(u32::MAX),
         });
+        assert!(encode(&request).is_ok());
+        let option = OptionValue {
+            name: "\u{1}".repeat(OPTION_NAME_BYTES_MAX),
+            value: "\u{1}".repeat(OPTION_VALUE_BYTES_MAX),
+        };
+        let options = vec![option; OPTIONS_MAX];
+        let column_family = pointers(&name);
+        let request =
+            Request::SetOptions(SetOptions { column_family, scope: OptionsScope::Database, options });
         assert!(encode(&request).is_ok());
         let file = SstFile {
             number: u64::MAX,

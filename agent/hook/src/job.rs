@@ -1,0 +1,280 @@
+//! One range compaction or flush at a time, in a thread of its own, and stopping it.
+//!
+//! Stopping: the C API has no switch for one compaction, so all manual compactions of the database are
+//! disabled, which makes RocksDB give them up within a key or so, and enabled again. A manual compaction
+//! the application itself had running at that moment ends with `Status::Incomplete` too. One that still
+//! waits for an automatic compaction of the same files may not notice before that one has ended (7.7.3).
+//! A flush is not stopped by anything but the database's end.
+
+use crate::access::{Access, Failure, enter};
+use crate::log;
+use crate::rocksdb::{CompactOptions, Failed, RocksDb};
+use crate::{limit, thread};
+use sexton_hook_protocol::{
+    ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished, KeyBytes, Response,
+};
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a cancelled compaction may take to end before the agent is told that it still runs.
+const CANCEL_WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// Finished jobs whose outcome is kept for an agent that lost its connection meanwhile.
+const OUTCOMES_KEPT_MAX: usize = 8;
+
+/// What there is to do.
+#[derive(Clone)]
+pub enum Job {
+    /// A range compaction.
+    Compact(CompactRange),
+    /// A flush of a column family.
+    Flush(ColumnFamilyPointers),
+}
+
+impl Job {
+    fn pointers(&self) -> &ColumnFamilyPointers {
+        match self {
+            Job::Compact(request) => &request.column_family,
+            Job::Flush(pointers) => pointers,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Job::Compact(_) => "compaction",
+            Job::Flush(_) => "flush",
+        }
+    }
+}
+
+/// Starts, watches and stops jobs.
+#[derive(Clone, Default)]
+pub struct Worker {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    jobs: Mutex<Jobs>,
+    finished: Condvar,
+}
+
+#[derive(Default)]
+struct Jobs {
+    last_id: u64,
+    running: Option<Running>,
+    outcomes: Vec<(u64, Finished)>,
+}
+
+struct Running {
+    id: u64,
+    started: Instant,
+    cancelled: bool,
+    rocksdb: Arc<RocksDb>,
+    job: Job,
+}
+
+/// How a job's own part ended.
+struct Done {
+    error: Option<String>,
+    closed_by_owner: bool,
+}
+
+impl Shared {
+    /// No panic can leave the state half changed, so a poisoned lock is as good as another.
+    fn jobs(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the running job was asked to stop.
+    fn is_cancelled(&self) -> bool {
+        self.jobs().running.as_ref().is_some_and(|running| running.cancelled)
+    }
+
+    /// Keeps how the running job ended.
+    fn finish(&self, done: Done) {
+        let mut jobs = self.jobs();
+        if let Some(running) = jobs.running.take() {
+            let cancelled = running.cancelled || done.closed_by_owner;
+            let error = done.error.or_else(|| cancelled.then(|| "cancelled".to_owned()));
+            let duration_ns = nanoseconds(running.started);
+            log::line(&format!(
+                "{} {} ended after {duration_ns} ns: {error:?}",
+                running.job.name(),
+                running.id
+            ));
+            if jobs.outcomes.len() >= OUTCOMES_KEPT_MAX {
+                jobs.outcomes.remove(0);
+            }
+            let closed_by_owner = done.closed_by_owner;
+            let finished = Finished { ok: error.is_none(), cancelled, closed_by_owner, error, duration_ns };
+            jobs.outcomes.push((running.id, finished));
+        }
+        drop(jobs);
+        self.finished.notify_all();
+    }
+}
+
+impl Jobs {
+    fn state(&self, id: u64) -> Option<CompactionState> {
+        if let Some(running) = self.running.as_ref().filter(|running| running.id == id) {
+            return Some(CompactionState::Running { elapsed_ns: nanoseconds(running.started) });
+        }
+        let outcome = self.outcomes.iter().find(|(finished, _)| *finished == id);
+        outcome.map(|(_, finished)| CompactionState::Finished(finished.clone()))
+    }
+}
+
+fn nanoseconds(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Worker {
+    /// Starts a job, or refuses because one is running.
+    pub fn start(&self, rocksdb: Arc<RocksDb>, job: Job) -> Result<u64, Failure> {
+        let mut jobs = self.shared.jobs();
+        if let Some(running) = &jobs.running {
+            return Err((ErrorKind::Busy, format!("{} {} is still running", running.job.name(), running.id)));
+        }
+        jobs.last_id += 1;
+        let id = jobs.last_id;
+        let running = Running {
+            id,
+            started: Instant::now(),
+            cancelled: false,
+            rocksdb: Arc::clone(&rocksdb),
+            job: job.clone(),
+        };
+        jobs.running = Some(running);
+        drop(jobs);
+        let shared = Arc::clone(&self.shared);
+        let spawned = thread::spawn("sexton-compact", thread::COMPACTION_STACK_BYTES, move || {
+            let outcome = catch_unwind(AssertUnwindSafe(|| run(&shared, &rocksdb, &job)));
+            if outcome.is_err() {
+                shared.finish(Done { error: Some("the hook panicked".to_owned()), closed_by_owner: false });
+            }
+        });
+        match spawned {
+            Ok(()) => Ok(id),
+            Err(error) => {
+                let message = format!("cannot start a thread: {error}");
+                self.shared.finish(Done { error: Some(message.clone()), closed_by_owner: false });
+                Err((ErrorKind::Internal, message))
+            }
+        }
+    }
+
+    /// How job `id` stands.
+    pub fn status(&self, id: u64) -> Result<Response, Failure> {
+        let state = self.shared.jobs().state(id).ok_or_else(|| not_found(id))?;
+        Ok(Response::Compaction { id, state })
+    }
+
+    /// Ends what runs; what still does after [`CANCEL_WAIT_MAX`].
+    pub fn stop(&self) -> Option<u64> {
+        let running = || self.shared.jobs().running.as_ref().map(|running| running.id);
+        if let Some(id) = running() {
+            // Where it cannot be cancelled it is waited for.
+            if self.cancel(id).is_err() {
+                self.wait(id);
+            }
+        }
+        running()
+    }
+
+    /// Stops compaction `id` and waits for its end, at most [`CANCEL_WAIT_MAX`].
+    pub fn cancel(&self, id: u64) -> Result<Response, Failure> {
+        let mut jobs = self.shared.jobs();
+        let Some(running) = jobs.running.as_mut().filter(|running| running.id == id) else {
+            drop(jobs);
+            return self.status(id);
+        };
+        if matches!(running.job, Job::Flush(_)) {
+            let message = "a flush cannot be cancelled; it will run to its end";
+            return Err((ErrorKind::Unsupported, message.to_owned()));
+        }
+        running.cancelled = true;
+        let (rocksdb, pointers) = (Arc::clone(&running.rocksdb), running.job.pointers().clone());
+        drop(jobs);
+        if !rocksdb.can_cancel() {
+            let message = "this RocksDB cannot cancel a compaction; it will run to its end";
+            return Err((ErrorKind::Unsupported, message.to_owned()));
+        }
+        match enter(&rocksdb, &pointers) {
+            Ok(access) => {
+                rocksdb.disable_manual_compaction(access.handles().only_database());
+                self.wait(id);
+                rocksdb.enable_manual_compaction(access.handles().only_database());
+            }
+            // Its owner is ending it, which ends the compaction too.
+            Err((ErrorKind::Refused, _)) => self.wait(id),
+            Err(failure) => return Err(failure),
+        }
+        self.status(id)
+    }
+
+    fn wait(&self, id: u64) {
+        let is_running = |jobs: &mut Jobs| jobs.running.as_ref().is_some_and(|running| running.id == id);
+        let waited = self.shared.finished.wait_timeout_while(self.shared.jobs(), CANCEL_WAIT_MAX, is_running);
+        drop(waited);
+    }
+}
+
+fn not_found(id: u64) -> Failure {
+    (ErrorKind::NotFound, format!("there is no compaction or flush {id}, or its outcome is long forgotten"))
+}
+
+/// The job's thread: enters the database, calls RocksDB, and leaves when the outcome is kept, so that an
+/// owner that closes the database finds it kept.
+fn run(shared: &Shared, rocksdb: &RocksDb, job: &Job) {
+    let access = match enter(rocksdb, job.pointers()) {
+        Ok(access) => access,
+        Err((_, reason)) => return shared.finish(Done { error: Some(reason), closed_by_owner: false }),
+    };
+    let outcome = match job {
+        _ if shared.is_cancelled() => Ok(()),
+        Job::Compact(request) => compact(rocksdb, request, &access),
+        Job::Flush(_) => rocksdb.flush(access.handles()).map_err(|failed| match failed {
+            Failed::Missing => "RocksDB gave no options for a flush".to_owned(),
+            Failed::Status(words) => words,
+        }),
+    };
+    let closed_by_owner = access.is_ending();
+    let error = if closed_by_owner {
+        Some(format!("its owner closed the database during the {}", job.name()))
+    } else {
+        outcome.err()
+    };
+    shared.finish(Done { error, closed_by_owner });
+}
+
+fn compact(rocksdb: &RocksDb, request: &CompactRange, access: &Access<'_>) -> Result<(), String> {
+    let begin = request.begin.as_bytes();
+    let limit = request.end.as_ref().map(KeyBytes::as_bytes).map(|end| limit::inclusive(begin, end));
+    let how = CompactOptions {
+        bottommost: request.bottommost,
+        max_subcompactions: request.max_subcompactions.and_then(|count| c_int::try_from(count).ok()),
+    };
+    let errors_before = background_errors(rocksdb, access);
+    if access.is_ending() {
+        return Ok(());
+    }
+    if !rocksdb.compact_range(access.handles(), begin, limit.as_deref(), how) {
+        return Err("RocksDB gave no options for a compaction".to_owned());
+    }
+    match (errors_before, background_errors(rocksdb, access)) {
+        (Some(before), Some(after)) if after > before => Err(format!(
+            "the database counted {} background errors during the compaction; see its LOG",
+            after - before
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The property `rocksdb.background-errors`; `None` where it cannot be read.
+fn background_errors(rocksdb: &RocksDb, access: &Access<'_>) -> Option<u64> {
+    let value = rocksdb.property(access.handles(), c"rocksdb.background-errors");
+    value.and_then(|(text, _)| text.trim().parse().ok())
+}

@@ -1,0 +1,100 @@
+//! Which agent acts on this target: one at a time.
+
+use std::time::{Duration, Instant};
+
+/// How long an agent that acts may be silent before another one may take its place. It asks after a running
+/// compaction twenty times a second. An agent that has ended in our sight is replaced at once.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// An agent at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agent {
+    /// Drawn by the agent itself.
+    pub id: u64,
+    /// Process id as it says.
+    pub own_pid: u32,
+    /// Process id in this process' namespace, from the kernel; 0 from outside of it.
+    pub process: u32,
+}
+
+/// The one that acts.
+#[derive(Default)]
+pub struct Lease {
+    holder: Option<(Agent, Instant)>,
+}
+
+impl Lease {
+    /// Notes that an agent has asked for something.
+    pub fn seen(&mut self, agent: Agent) {
+        if let Some((holder, seen)) = &mut self.holder
+            && holder.id == agent.id
+        {
+            (*holder, *seen) = (agent, Instant::now());
+        }
+    }
+
+    /// Takes the lease, or keeps it; why not, where another agent has it. `None`: somebody who did not
+    /// say who it is, and only wants to know whether the lease is free.
+    pub fn take(&mut self, agent: Option<Agent>) -> Result<(), String> {
+        if let Some((holder, seen)) = self.holder
+            && agent.is_none_or(|agent| agent.id != holder.id)
+            && seen.elapsed() < SILENCE_MAX
+            && is_alive(holder.process)
+        {
+            return Err(format!(
+                "another agent (process {} in its namespace) acts on this target; it was last heard {} s ago",
+                holder.own_pid,
+                seen.elapsed().as_secs()
+            ));
+        }
+        self.holder = agent.map(|agent| (agent, Instant::now()));
+        Ok(())
+    }
+}
+
+/// Whether there is such a process; one that cannot be seen counts as alive.
+fn is_alive(process: u32) -> bool {
+    let Some(process) = libc::pid_t::try_from(process).ok().filter(|process| *process > 0) else {
+        return true;
+    };
+    // SAFETY: signal 0 sends nothing and only asks.
+    let code = unsafe { libc::kill(process, 0) };
+    code == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn agent(id: u64) -> Agent {
+        Agent { id, own_pid: 7, process: std::process::id() }
+    }
+
+    #[test]
+    fn the_second_agent_is_refused_and_the_first_goes_on() {
+        let mut lease = Lease::default();
+        assert_eq!(lease.take(None), Ok(()));
+        assert_eq!(lease.take(Some(agent(1))), Ok(()));
+        assert!(lease.take(Some(agent(2))).unwrap_err().contains("process 7"));
+        assert!(lease.take(None).is_err());
+        lease.seen(agent(2));
+        assert_eq!(lease.take(Some(agent(1))), Ok(()));
+        let unseen = Agent { process: 0, ..agent(1) };
+        assert_eq!(lease.take(Some(unseen)), Ok(()));
+        assert!(lease.take(Some(agent(2))).is_err(), "one in another namespace counts as alive");
+    }
+
+    #[test]
+    fn an_agent_that_has_ended_or_fallen_silent_is_replaced() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let process = child.id();
+        child.wait().unwrap();
+        let mut lease = Lease::default();
+        lease.take(Some(Agent { process, ..agent(1) })).unwrap();
+        assert_eq!(lease.take(Some(agent(2))), Ok(()));
+        let long_ago = Instant::now().checked_sub(SILENCE_MAX).unwrap();
+        lease.holder = Some((agent(2), long_ago));
+        assert_eq!(lease.take(Some(agent(3))), Ok(()));
+    }
+}
