@@ -127,23 +127,13 @@ impl Agent {
     /// Writes `policy` to a file in `directory`, starts `sexton run` with it and waits until the API
     /// answers. What the agent logs goes to a file in `directory`.
     pub fn start(directory: &Path, policy: &str) -> Result<Agent> {
-        Agent::start_logging(directory, policy, "info")
-    }
-
-    /// The same, with another filter for its log.
-    pub fn start_logging(directory: &Path, policy: &str, filter: &str) -> Result<Agent> {
         let policy_path = directory.join("policy.yaml");
         let mut file = File::create(&policy_path).context("writing the policy")?;
         file.write_all(policy.as_bytes()).context("writing the policy")?;
         let address = http::free_address()?;
         let log = directory.join("sexton.log");
         let mut command = command()?;
-        command
-            .env("SEXTON_LOG", filter)
-            .arg("run")
-            .arg("--policy")
-            .arg(&policy_path)
-            .args(["--listen", &address.to_string()]);
+        command.arg("run").arg("--policy").arg(&policy_path).args(["--listen", &address.to_string()]);
         command.arg("--hook-library").arg(artifact::built("libsexton_hook.so")?);
         let output = File::create(&log).context("creating the agent's log")?;
         command.stdout(output.try_clone()?).stderr(output);
@@ -197,14 +187,9 @@ impl Agent {
         Ok(())
     }
 
-    /// What the agent has logged so far.
-    pub fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
-    }
-
     /// The last lines of what the agent logged.
     pub fn log_end(&self) -> String {
-        let log = self.log();
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines.iter().skip(lines.len().saturating_sub(40)).copied().collect::<Vec<_>>().join("\n")
     }

@@ -128,7 +128,7 @@ pub fn database(directory: &Path) -> PathBuf {
 }
 
 /// Compiles `sources` of `tests/java` against `jar` into `directory`.
-pub(crate) fn compile(jar: &Path, sources: &[&str], directory: &Path) -> Result<()> {
+pub fn compile(jar: &Path, sources: &[&str], directory: &Path) -> Result<()> {
     let mut command = Command::new(artifact::installed("javac", "default-jdk-headless")?);
     command.arg("-cp").arg(jar).arg("-d").arg(directory).stdin(Stdio::null());
     command.args(sources.iter().map(|source| artifact::repository().join("tests/java").join(source)));

@@ -10,6 +10,7 @@ pub mod db_bench;
 pub mod http;
 pub mod java_readers;
 pub mod jvm;
+pub mod linked;
 pub mod machine;
 pub mod mariadb;
 pub mod process;

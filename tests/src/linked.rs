@@ -1,0 +1,74 @@
+//! Programs that link the hook: the examples in `agent/hook/examples`, as hosts for it.
+
+use crate::artifact;
+use crate::process::{Lines, Process};
+use anyhow::{Context, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+/// Compiling, or filling the database, takes a second or two here.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Tombstones that a program leaves.
+pub const TOMBSTONES: u64 = 19_900;
+
+/// A running program with one database that it has registered.
+#[derive(Debug)]
+pub struct Program {
+    process: Process,
+    stdin: ChildStdin,
+}
+
+impl Program {
+    /// The C example, compiled into `directory`, with its database in there.
+    pub fn in_c(directory: &Path) -> Result<Program> {
+        let program = directory.join("linked");
+        let example = artifact::repository().join("agent/hook");
+        let library = artifact::built("libsexton_hook.so")?;
+        let folder = library.parent().context("the hook lies in no directory")?;
+        let mut command = Command::new(artifact::installed("gcc", "gcc")?);
+        command.args(["-O1", "-Wall", "-Wextra", "-Werror", "-I"]).arg(example.join("include"));
+        command.arg(example.join("examples/linked.c")).arg("-o").arg(&program);
+        command.arg("-L").arg(folder).args(["-lsexton_hook", "-lrocksdb"]);
+        let status = Process::start(command)?.wait(LIMIT)?;
+        ensure!(status.success(), "compiling linked.c ended with {status}: run `make setup`");
+        Program::start(directory, &program, folder)
+    }
+
+    /// The Rust example, with its database in `directory`.
+    pub fn in_rust(directory: &Path) -> Result<Program> {
+        let program: PathBuf = artifact::built("examples/linked")?;
+        Program::start(directory, &program, directory)
+    }
+
+    fn start(directory: &Path, program: &Path, libraries: &Path) -> Result<Program> {
+        let mut command = Command::new(program);
+        command.arg(directory.join("db")).env("LD_LIBRARY_PATH", libraries);
+        command.env("SEXTON_HOOK_LOG", directory.join("hook.log"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Process::start(command)?;
+        let stdin = process.take_stdin().context("no standard input")?;
+        let mut lines = Lines::of("linked", process.take_stdout().context("no standard output")?);
+        lines.until(LIMIT, |line| line == "ready").context("waiting for the database")?;
+        Ok(Program { process, stdin })
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> Result<bool> {
+        self.process.is_running()
+    }
+
+    /// Lets the program close its database, and checks that it found its keys and says that all went well.
+    pub fn end(mut self) -> Result<()> {
+        drop(self.stdin);
+        let status = self.process.wait(LIMIT)?;
+        ensure!(status.success(), "the program ended with {status}");
+        Ok(())
+    }
+}

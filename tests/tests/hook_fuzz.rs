@@ -1,0 +1,196 @@
+//! Whatever comes over the hook's socket, its host lives, and the hook answers afterwards as before.
+//!
+//! Method: a million messages to the real listener in a real program with a database: requests with random fields, some
+//! with the right addresses so that they are carried out, and at the end of each conversation one that is cut,
+//! flipped, stretched or made up. The program's own check of its keys at its end is the truth.
+
+use anyhow::{Context, Result, ensure};
+use sexton::actuator::{HookClient, HookOptions};
+use sexton::target::inspect::Inspector;
+use sexton_hook_protocol::{
+    BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, KeyBytes, OptionValue, OptionsScope,
+    PROTOCOL_VERSION, Request, SetOptions, encode,
+};
+use sexton_tests::linked::Program;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const MESSAGES: u64 = 1_000_000;
+/// Messages in one conversation, the greeting left out; only the last one may break it.
+const CONVERSATION: u64 = 8;
+/// One in so many messages sets an option for real, which writes a file.
+const OPTIONS_EVERY: u64 = 20_000;
+/// A conversation takes less than a millisecond, unless it waits for a compaction to be cancelled.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_million_messages_do_the_host_no_harm() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let mut program = Program::in_c(directory.path())?;
+    let socket = PathBuf::from(format!("/tmp/.sexton-hook-{}.sock", program.pid()));
+    let mut hook = HookClient::connect(&Inspector::new().inspect(program.pid())?, &HookOptions::default())?;
+    let known = hook.databases()?;
+    let family = known.first().context("the program has registered nothing")?.pointers.clone();
+    drop(hook);
+
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let (mut messages, mut conversations, mut answers) = (0, 0u64, 0u64);
+    while messages < MESSAGES {
+        let mut bytes = encode(&hello(&mut random))?;
+        for _ in 1..CONVERSATION {
+            bytes.extend(encode(&request(&mut random, &family))?);
+        }
+        bytes.extend(broken(&mut random, &family)?);
+        answers += converse(&socket, &bytes).with_context(|| {
+            format!("after {messages} messages; the program runs: {:?}", program.is_running())
+        })?;
+        messages += CONVERSATION;
+        conversations += 1;
+    }
+    println!("hook socket: {messages} messages in {conversations} conversations, {answers} bytes of answers");
+
+    ensure!(program.is_running()?, "the program has ended");
+    let mut hook = HookClient::connect(&Inspector::new().inspect(program.pid())?, &HookOptions::default())?;
+    ensure!(hook.databases()?.iter().any(|known| known.pointers == family), "the hook has forgotten");
+    let log = std::fs::read_to_string(directory.path().join("hook.log"))?;
+    ensure!(!log.contains("bug:") && !log.contains("panicked"), "the hook has a bug: {log}");
+    program.end()
+}
+
+/// Sends all of it, then reads until the hook closes; how many bytes it answered.
+fn converse(socket: &PathBuf, bytes: &[u8]) -> Result<u64> {
+    let mut stream = UnixStream::connect(socket).context("connecting")?;
+    stream.set_read_timeout(Some(ANSWER_LIMIT))?;
+    stream.write_all(bytes).context("sending")?;
+    stream.shutdown(Shutdown::Write)?;
+    let mut answers = Vec::new();
+    match stream.read_to_end(&mut answers) {
+        // What comes behind a message that broke the conversation is not read, and the socket says so.
+        Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => Err(error).context("reading"),
+        _ => Ok(answers.len() as u64),
+    }
+}
+
+fn hello(random: &mut Random) -> Request {
+    let protocol_version = if random.below(64) == 0 { random.any() as u32 } else { PROTOCOL_VERSION };
+    Request::Hello { protocol_version, agent_pid: random.any() as u32, agent_id: 1 }
+}
+
+/// A well-formed request, right or wrong.
+fn request(random: &mut Random, family: &ColumnFamilyPointers) -> Request {
+    let column_family = pointers(random, family);
+    match random.below(8) {
+        0 => Request::Databases {},
+        1 => Request::SstFiles { column_family },
+        2 => Request::Property { column_family, name: text(random, "rocksdb.num-files-at-level0") },
+        3 => Request::CompactRange(CompactRange {
+            column_family,
+            begin: key(random),
+            end: (random.below(3) > 0).then(|| key(random)),
+            bottommost: match random.below(4) {
+                0 => BottommostLevelCompaction::Skip,
+                1 => BottommostLevelCompaction::IfHaveCompactionFilter,
+                2 => BottommostLevelCompaction::Force,
+                _ => BottommostLevelCompaction::ForceOptimized,
+            },
+            max_subcompactions: (random.below(4) == 0).then(|| random.any() as u32),
+        }),
+        4 => Request::CompactionStatus { id: random.below(1_000) },
+        5 => Request::Cancel { id: random.below(1_000) },
+        6 if random.below(OPTIONS_EVERY / 8) == 0 => Request::SetOptions(options(column_family, "33")),
+        6 => Request::SetOptions(options(column_family, "\u{1}no number")),
+        _ if random.below(16) == 0 => Request::Flush { column_family },
+        _ => Request::ManualCompaction { column_family, allowed: random.below(2) == 0 },
+    }
+}
+
+fn options(column_family: ColumnFamilyPointers, value: &str) -> SetOptions {
+    let name = "level0_slowdown_writes_trigger".to_owned();
+    let options = vec![OptionValue { name, value: value.to_owned() }];
+    SetOptions { column_family, scope: OptionsScope::ColumnFamily, options }
+}
+
+/// The right pointers, or some that differ in one thing.
+fn pointers(random: &mut Random, right: &ColumnFamilyPointers) -> ColumnFamilyPointers {
+    let mut pointers = right.clone();
+    let near = random.below(256) & !7;
+    match random.below(10) {
+        0 => pointers.database = random.any(),
+        1 => pointers.handle = random.any(),
+        2 => pointers.database = right.database.wrapping_add(near),
+        3 => pointers.handle = right.handle.wrapping_sub(near),
+        4 => std::mem::swap(&mut pointers.database, &mut pointers.handle),
+        5 => pointers.name = text(random, "default"),
+        6 => pointers.id = random.any() as u32,
+        _ => {}
+    }
+    pointers
+}
+
+fn text(random: &mut Random, likely: &str) -> String {
+    match random.below(4) {
+        0 => (0..random.below(40)).map(|_| char::from(random.any() as u8)).collect(),
+        1 => likely.repeat(random.below(60) as usize),
+        _ => likely.to_owned(),
+    }
+}
+
+fn key(random: &mut Random) -> KeyBytes {
+    let bytes: Vec<u8> = match random.below(3) {
+        0 => format!("key{:09}", random.below(20_000)).into_bytes(),
+        1 => (0..random.below(16)).map(|_| random.any() as u8).collect(),
+        _ => Vec::new(),
+    };
+    KeyBytes::floor(&bytes)
+}
+
+/// The frame of a request with something wrong in it.
+fn broken(random: &mut Random, family: &ColumnFamilyPointers) -> Result<Vec<u8>> {
+    let mut bytes = encode(&request(random, family))?;
+    let length = bytes.len() as u64;
+    match random.below(6) {
+        0 => {
+            for _ in 0..=random.below(4) {
+                if let Some(byte) = bytes.get_mut(random.below(length) as usize) {
+                    *byte ^= 1 << random.below(8);
+                }
+            }
+        }
+        1 => bytes.truncate(random.below(length) as usize),
+        2 => {
+            let at = 4 + random.below(length - 4) as usize;
+            bytes.splice(at..at, (0..random.below(64)).map(|_| random.any() as u8));
+        }
+        3 => bytes = (0..random.below(64)).map(|_| random.any() as u8).collect(),
+        4 => bytes = framed(&b"[{\"command\":".repeat(1 + random.below(200) as usize)),
+        _ => {
+            let at = random.below(length - 4) as usize;
+            bytes = framed(bytes.get(4..4 + at).unwrap_or_default());
+        }
+    }
+    Ok(bytes)
+}
+
+fn framed(json: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(json.len()).unwrap_or_default();
+    [&length.to_le_bytes(), json].concat()
+}
+
+/// Xorshift: the same messages in every run.
+struct Random(u64);
+
+impl Random {
+    fn any(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.any() % limit.max(1)
+    }
+}

@@ -1,0 +1,194 @@
+//! All that the hook can be asked for, in programs that link it, in C and in Rust; and bringing it into a JVM, out
+//! of it, and in again.
+
+use anyhow::{Context, Result, bail, ensure};
+use sexton::actuator::{ActuatorError, HookClient, HookOptions};
+use sexton::target::inspect::Inspector;
+use sexton_hook_protocol::{
+    BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
+    KeyBytes, OptionsScope, PROTOCOL_VERSION, Request, Response, read, write,
+};
+use sexton_tests::linked::{Program, TOMBSTONES};
+use sexton_tests::{artifact, jvm};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A job takes less than a second here.
+const JOB_LIMIT: Duration = Duration::from_secs(60);
+/// A Java program ends by itself after this.
+const PROGRAM_SECONDS: u64 = 120;
+
+#[test]
+fn a_linked_c_program_is_served_in_all_that_can_be_asked() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let program = Program::in_c(directory.path())?;
+    let mut hook = connect(program.pid(), false)?;
+    let family = registered(&mut hook)?;
+    ensure!(tombstones(&mut hook, &family)? == TOMBSTONES, "not the tombstones that were left");
+
+    options_are_set_and_refused_by_name(&mut hook, &family)?;
+    manual_compaction_is_forbidden_and_allowed(&mut hook, &family)?;
+    the_second_agent_is_refused(program.pid(), &family)?;
+
+    let flush = hook.flush(&family)?;
+    let finished = outcome(&mut hook, flush)?;
+    ensure!(finished.ok, "the flush ended with {finished:?}");
+    let with_threads =
+        CompactRange { max_subcompactions: Some(2), ..everything(&family, BottommostLevelCompaction::Force) };
+    ensure!(kind(hook.start_compaction(with_threads))? == ErrorKind::Unsupported, "7.8 has no such option");
+    relieved(&mut hook, &family, BottommostLevelCompaction::ForceOptimized)?;
+
+    hook.detach()?;
+    ensure!(kind_of_connect(program.pid())? == "no hook", "a hook that was told to go still answers");
+    program.end()
+}
+
+#[test]
+fn a_linked_rust_program_is_served() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let program = Program::in_rust(directory.path())?;
+    let mut hook = connect(program.pid(), false)?;
+    let family = registered(&mut hook)?;
+    // RocksDB 11 sets options of the database and limits threads through its C API.
+    hook.set_options(&family, OptionsScope::Database, &[("max_background_jobs".into(), "3".into())])?;
+    let with_threads = CompactRange {
+        max_subcompactions: Some(2),
+        begin: KeyBytes::new(*b"key")?,
+        ..everything(&family, BottommostLevelCompaction::Force)
+    };
+    let id = hook.start_compaction(with_threads)?;
+    let finished = outcome(&mut hook, id)?;
+    ensure!(finished.ok, "the compaction ended with {finished:?}");
+    ensure!(tombstones(&mut hook, &family)? == 0, "tombstones are left");
+    program.end()
+}
+
+/// The hook is brought in, told to go, and brought in again, by the same library; in between the JVM's own
+/// closing and opening is nobody's business.
+#[test]
+fn a_jvm_is_attached_to_again_after_a_hook_has_gone() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let mut program = jvm::Program::start(directory.path(), PROGRAM_SECONDS)?;
+    for _ in 0..3 {
+        let hook = connect(program.pid(), true)?;
+        ensure!(hook.hello().unguarded.is_none(), "the guard is not up: {:?}", hook.hello());
+        hook.detach()?;
+        ensure!(kind_of_connect(program.pid())? == "no hook", "it still answers");
+    }
+    connect(program.pid(), true)?;
+    ensure!(program.deletions()? > 0, "the program no longer works");
+    program.end()
+}
+
+fn options_are_set_and_refused_by_name(hook: &mut HookClient, family: &ColumnFamilyPointers) -> Result<()> {
+    let set = |name: &str, value: &str| [(name.to_owned(), value.to_owned())];
+    hook.set_options(family, OptionsScope::ColumnFamily, &set("level0_slowdown_writes_trigger", "33"))?;
+    let unknown = hook.set_options(family, OptionsScope::ColumnFamily, &set("no_such_option", "1"));
+    let Err(ActuatorError::Hook { kind: ErrorKind::Failed, message, .. }) = unknown else {
+        bail!("an option that does not exist: {unknown:?}");
+    };
+    ensure!(message.contains("no_such_option"), "RocksDB's words are missing: {message}");
+    let database = hook.set_options(family, OptionsScope::Database, &set("max_background_jobs", "3"));
+    ensure!(kind(database)? == ErrorKind::Unsupported, "7.8 cannot set options of the database");
+    Ok(())
+}
+
+fn manual_compaction_is_forbidden_and_allowed(
+    hook: &mut HookClient,
+    family: &ColumnFamilyPointers,
+) -> Result<()> {
+    hook.set_manual_compaction(family, false)?;
+    let refused = hook.start_compaction(everything(family, BottommostLevelCompaction::Force));
+    ensure!(kind(refused)? == ErrorKind::Refused, "it compacts though that is forbidden");
+    hook.set_manual_compaction(family, true)?;
+    let id = hook.start_compaction(everything(family, BottommostLevelCompaction::Skip))?;
+    ensure!(outcome(hook, id)?.ok, "it is allowed again and does not work");
+    Ok(())
+}
+
+/// Another agent, in a conversation of its own, may look but not act.
+fn the_second_agent_is_refused(pid: u32, family: &ColumnFamilyPointers) -> Result<()> {
+    let mut stream = UnixStream::connect(socket(pid)).context("connecting a second time")?;
+    let mut ask = |request: &Request| -> Result<Response> {
+        write(&mut stream, request)?;
+        Ok(read(&mut stream)?)
+    };
+    let hello = Request::Hello { protocol_version: PROTOCOL_VERSION, agent_pid: 1, agent_id: 1 };
+    ensure!(matches!(ask(&hello)?, Response::Hello(_)), "no greeting for the second agent");
+    let looked = ask(&Request::SstFiles { column_family: family.clone() })?;
+    ensure!(matches!(looked, Response::SstFiles { .. }), "it may not look: {looked:?}");
+    let acted = ask(&Request::Flush { column_family: family.clone() })?;
+    ensure!(matches!(acted, Response::Error { kind: ErrorKind::Taken, .. }), "it may act: {acted:?}");
+    Ok(())
+}
+
+fn relieved(
+    hook: &mut HookClient,
+    family: &ColumnFamilyPointers,
+    mode: BottommostLevelCompaction,
+) -> Result<()> {
+    let id = hook.start_compaction(everything(family, mode))?;
+    let finished = outcome(hook, id)?;
+    ensure!(finished.ok && !finished.cancelled, "the compaction ended with {finished:?}");
+    ensure!(tombstones(hook, family)? == 0, "tombstones are left");
+    Ok(())
+}
+
+fn socket(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/tmp/.sexton-hook-{pid}.sock"))
+}
+
+fn connect(pid: u32, may_attach: bool) -> Result<HookClient> {
+    let options = HookOptions { library: Some(artifact::built("libsexton_hook.so")?), may_attach };
+    HookClient::connect(&Inspector::new().inspect(pid)?, &options).context("connecting to the hook")
+}
+
+fn kind_of_connect(pid: u32) -> Result<&'static str> {
+    match HookClient::connect(&Inspector::new().inspect(pid)?, &HookOptions::default()) {
+        Err(ActuatorError::NoHook { .. }) => Ok("no hook"),
+        Err(error) => Err(error).context("connecting after the hook has gone"),
+        Ok(_) => Ok("a hook"),
+    }
+}
+
+/// The one column family that the program has registered.
+fn registered(hook: &mut HookClient) -> Result<ColumnFamilyPointers> {
+    let databases = hook.databases()?;
+    let [only] = databases.as_slice() else { bail!("registered are {databases:?}") };
+    ensure!(only.pointers.name == "default" && only.directory.is_some(), "registered is {only:?}");
+    Ok(only.pointers.clone())
+}
+
+fn tombstones(hook: &mut HookClient, family: &ColumnFamilyPointers) -> Result<u64> {
+    Ok(hook.sst_files(family)?.iter().map(|file| file.deletions).sum())
+}
+
+fn everything(family: &ColumnFamilyPointers, bottommost: BottommostLevelCompaction) -> CompactRange {
+    CompactRange {
+        column_family: family.clone(),
+        begin: KeyBytes::default(),
+        end: None,
+        bottommost,
+        max_subcompactions: None,
+    }
+}
+
+fn outcome(hook: &mut HookClient, id: u64) -> Result<Finished> {
+    let deadline = Instant::now() + JOB_LIMIT;
+    loop {
+        if let CompactionState::Finished(finished) = hook.compaction_status(id)? {
+            return Ok(finished);
+        }
+        ensure!(Instant::now() < deadline, "job {id} is not done within {JOB_LIMIT:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The kind of the hook's refusal; an error where it did not refuse.
+fn kind<T: std::fmt::Debug>(answer: Result<T, ActuatorError>) -> Result<ErrorKind> {
+    match answer {
+        Err(ActuatorError::Hook { kind, .. }) => Ok(kind),
+        other => bail!("not refused: {other:?}"),
+    }
+}
