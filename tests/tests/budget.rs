@@ -10,8 +10,8 @@ use sexton_tests::agent::{self, Agent, count, number};
 use sexton_tests::steady_seeks::{self, SteadySeeks};
 use std::time::{Duration, Instant};
 
-/// Windows come every few seconds at the default budget.
-const WINDOWS_LIMIT: Duration = Duration::from_secs(90);
+/// Windows come every few seconds at the default budget, and more rarely where a busy machine makes taking probes away last.
+const WINDOWS_LIMIT: Duration = Duration::from_secs(240);
 /// Windows that are waited for: what the first may spend is there from the start, the others have to wait.
 const WINDOWS: u64 = 4;
 /// The default: 1 % of one core.
