@@ -35,6 +35,16 @@ impl Failure {
         Failure { picture: Some(picture), ..self }
     }
 
+    /// What went wrong, one line.
+    pub fn cause(&self) -> &str {
+        &self.cause
+    }
+
+    /// Whether what was asked for makes no sense.
+    pub fn is_usage(&self) -> bool {
+        self.exit_code == EXIT_USAGE
+    }
+
     /// Prints the failure to standard error and gives the exit code.
     pub fn report(&self) -> ExitCode {
         eprintln!("error: {}", self.cause);
@@ -59,6 +69,12 @@ impl From<crate::probe::ProbeError> for Failure {
 
 impl From<crate::target::error::InspectError> for Failure {
     fn from(error: crate::target::error::InspectError) -> Failure {
+        Failure::new(&error, error.remedy())
+    }
+}
+
+impl From<crate::state::StateError> for Failure {
+    fn from(error: crate::state::StateError) -> Failure {
         Failure::new(&error, error.remedy())
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod actuator;
 pub mod api;
+pub mod audit;
 pub mod command;
 pub mod doctor;
 pub mod engine;
@@ -16,5 +17,6 @@ pub mod policy_file;
 pub mod probe;
 pub mod snapshot;
 pub mod sst;
+pub mod state;
 pub mod target;
 pub mod top;

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use sexton::command::{
-    Arguments, Command, completions, doctor, inspect, observe, plan, policy, run, targets, top,
+    Arguments, Command, completions, doctor, events, inspect, observe, plan, policy, run, targets, top,
 };
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => plan::run(arguments),
         Command::Observe(arguments) => observe::run(arguments),
         Command::Top(arguments) => top::run(arguments),
+        Command::Events(arguments) => events::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Targets(arguments) => targets::run(arguments),

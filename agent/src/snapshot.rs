@@ -4,8 +4,10 @@
 //! into the engine. Keys are in here redacted unless the policy says otherwise, so nothing behind this
 //! line has to remember to do it.
 
+use crate::audit::Event;
 use serde::{Deserialize, Serialize};
 use sexton_tuner::evidence::Counters;
+use std::collections::BTreeMap;
 
 /// Everything the outside may know, as of one moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -22,7 +24,12 @@ pub struct Snapshot {
     pub plan: PlanView,
     /// What was done, newest first, at most [`ACTIONS_KEPT_MAX`].
     pub actions: Vec<ActionView>,
+    /// What was told, oldest first, at most [`EVENTS_PUBLISHED_MAX`].
+    pub events: Vec<Event>,
 }
+
+/// Events published: who asks every few seconds misses none, and a page of them is not long.
+pub const EVENTS_PUBLISHED_MAX: usize = 256;
 
 /// Actions kept for the API: a day of one action every ten minutes.
 pub const ACTIONS_KEPT_MAX: usize = 144;
@@ -39,12 +46,31 @@ pub struct AgentView {
     pub cycles: u64,
     /// Policy file, or `None` when none was given.
     pub policy: Option<String>,
+    /// Why the last good policy is in force and not what is in the file.
+    pub policy_trouble: Option<String>,
     /// Whether the off-peak window is open now.
     pub off_peak: bool,
     /// Input/output budget in force now, bytes a second that actions may rewrite.
     pub budget_bytes_per_second: u64,
     /// What one firing of a probe costs here, by kind; empty until it was measured, before the first window.
     pub probe_prices: Vec<ProbePriceView>,
+    /// Where it remembers things, and whether it can.
+    pub state: StateView,
+    /// How often each event was told since the start, by name.
+    pub events_told: BTreeMap<String, u64>,
+}
+
+/// The agent's state on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateView {
+    /// Its directory, or `None`: everything is forgotten with the agent.
+    pub directory: Option<String>,
+    /// Whether it can be written; while it cannot, no action begins. True also where there is none.
+    pub is_writable: bool,
+    /// Why not.
+    pub trouble: Option<String>,
+    /// Batches of records that wait in memory until it can.
+    pub waiting: usize,
 }
 
 /// What one kind of firing costs the thread that runs into it.
@@ -273,9 +299,12 @@ pub struct RefusalView {
 
 /// Something that was done.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ActionView {
-    /// Counts up from 1 within one run of the agent.
+    /// Counts up from 1, over all runs of the agent that share a state directory.
     pub id: u64,
+    /// Whether it ended in an earlier run: this run's counters leave it out.
+    pub is_earlier: bool,
     /// When it started, RFC 3339.
     pub started_at: String,
     /// When it ended, RFC 3339; `None` while it runs.
@@ -284,13 +313,18 @@ pub struct ActionView {
     pub action: String,
     /// Target's name.
     pub target: String,
+    /// Database directory; empty for a throttle.
+    pub database: String,
     /// Column family, or the throttle's name.
     pub subject: String,
     /// First key, shown as the policy allows.
     pub begin: String,
     /// First key no longer inside.
     pub end: Option<String>,
-    /// `running`, `done`, `skipped`, `failed`, `cancelled`; `helped` or `did_not_help` once verified.
+    /// Bytes that it was expected to rewrite.
+    pub cost_bytes: u64,
+    /// `running`, `done`, `skipped`, `failed`, `cancelled`, `interrupted` (the agent ended first); `helped` or
+    /// `did_not_help` once verified.
     pub state: String,
     /// Why it was done.
     pub reason: String,
@@ -318,6 +352,8 @@ pub enum Command {
     CancelAction,
     /// Run the next cycle now instead of waiting for the interval.
     RunCycleNow,
+    /// Read the policy's file again.
+    ReloadPolicy,
 }
 
 /// Commands waiting for the engine; more than that means that something is flooding us.

@@ -125,23 +125,39 @@ pub struct Agent {
 
 impl Agent {
     /// Writes `policy` to a file in `directory`, starts `sexton run` with it and waits until the API
-    /// answers. What the agent logs goes to a file in `directory`.
+    /// answers. What the agent logs goes to a file in `directory`, and so does its state.
     pub fn start(directory: &Path, policy: &str) -> Result<Agent> {
-        let policy_path = directory.join("policy.yaml");
-        let mut file = File::create(&policy_path).context("writing the policy")?;
+        let mut file = File::create(directory.join("policy.yaml")).context("writing the policy")?;
         file.write_all(policy.as_bytes()).context("writing the policy")?;
+        Agent::spawn(directory, &[])?.answering()
+    }
+
+    /// As [`Agent::start`], with the policy and the state that an agent before it has left in `directory`.
+    pub fn start_again(directory: &Path) -> Result<Agent> {
+        Agent::spawn(directory, &[])?.answering()
+    }
+
+    /// As [`Agent::start_again`], with further arguments, and without waiting for anything.
+    pub fn spawn(directory: &Path, arguments: &[&str]) -> Result<Agent> {
         let address = http::free_address()?;
         let log = directory.join("sexton.log");
         let mut command = command()?;
-        command.arg("run").arg("--policy").arg(&policy_path).args(["--listen", &address.to_string()]);
+        command.arg("run").arg("--policy").arg(directory.join("policy.yaml"));
+        command.args(["--listen", &address.to_string()]);
+        command.arg("--state-directory").arg(directory.join("state")).args(arguments);
         command.arg("--hook-library").arg(artifact::built("libsexton_hook.so")?);
-        let output = File::create(&log).context("creating the agent's log")?;
+        let output =
+            File::options().append(true).create(true).open(&log).context("opening the agent's log")?;
         command.stdout(output.try_clone()?).stderr(output);
-        let mut agent = Agent { process: Process::start(command)?, address, log };
-        agent.wait_for(START_LIMIT, "the API to answer", |agent| {
+        Ok(Agent { process: Process::start(command)?, address, log })
+    }
+
+    /// Waits until the API answers.
+    fn answering(mut self) -> Result<Agent> {
+        self.wait_for(START_LIMIT, "the API to answer", |agent| {
             Ok(http::get(agent.address, "/healthz").is_ok().then_some(()))
         })?;
-        Ok(agent)
+        Ok(self)
     }
 
     /// The JSON at `path`.

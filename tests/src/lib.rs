@@ -15,6 +15,7 @@ pub mod machine;
 pub mod mariadb;
 pub mod process;
 pub mod python_readers;
+pub mod state;
 pub mod static_host;
 pub mod steady_seeks;
 pub mod truth;

@@ -24,6 +24,8 @@ pub enum Line {
     Filled(Filled),
     /// One second of the paced part.
     Second(Box<Second>),
+    /// The whole table was read and is what was written.
+    Verified(Verified),
     /// The time is up; sums over the paced part.
     Ended(Ended),
 }
@@ -104,6 +106,17 @@ pub struct Second {
     pub compaction_write_bytes: u64,
 }
 
+/// The table as one read of all of it found it: every key and every value was the right one.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Verified {
+    /// Number of the first key.
+    pub first: u64,
+    /// Keys, with no gap between them.
+    pub keys: u64,
+    /// Sum over all keys' and values' bytes, FNV-1a.
+    pub checksum: u64,
+}
+
 /// Sums over the paced part.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ended {
@@ -155,10 +168,16 @@ pub struct Workload {
 impl Workload {
     /// Starts `sexton-queue-workload`.
     pub fn start(start: Start<'_>) -> Result<Workload> {
+        Workload::start_with(start, &[], &[])
+    }
+
+    /// The same with further arguments and variables in its environment.
+    pub fn start_with(start: Start<'_>, arguments: &[&str], variables: &[(&str, &Path)]) -> Result<Workload> {
         let mut command = Command::new(artifact::built("sexton-queue-workload")?);
         command.arg("--directory").arg(start.directory);
         command.args(["--keys".to_owned(), start.keys.to_string()]);
         command.args(["--seconds".to_owned(), start.seconds.to_string()]);
+        command.args(arguments).envs(variables.iter().copied());
         if let Some(library) = start.preload {
             command.env("LD_PRELOAD", OsString::from(library));
         }
@@ -183,7 +202,7 @@ impl Workload {
         loop {
             match self.next(limit)?.context("the workload ended too early")? {
                 Line::Second(second) => return Ok(*second),
-                Line::Filling(_) | Line::Filled(_) | Line::Ended(_) => {}
+                Line::Filling(_) | Line::Filled(_) | Line::Verified(_) | Line::Ended(_) => {}
             }
         }
     }

@@ -68,6 +68,13 @@ impl Governor {
         self.budget
     }
 
+    /// Keeps another budget from now on. What was saved stays, as far as the new one could have saved it; what is owed
+    /// is owed.
+    pub fn set_budget(&mut self, budget: CoreShare) {
+        self.budget = budget;
+        self.available = self.available.min(units_of(budget, SAVED_NS_MAX));
+    }
+
     /// Lets budget come in for the time since the last call, up to [`SAVED_NS_MAX`] worth of it. A time
     /// before the last one brings nothing.
     pub fn refill(&mut self, now_ns: u64) {
@@ -169,6 +176,16 @@ mod tests {
         governor.refill(SAVED_NS_MAX + 2_900_000_000);
         let allowance = governor.allowance(2 * SECOND_NS);
         assert_eq!(allowance, Allowance::Window { length_ns: WINDOW_NS_MIN, credit_ns: 25_000_000 });
+    }
+
+    #[test]
+    fn a_smaller_budget_keeps_no_more_than_it_could_have_saved() {
+        let mut governor = full(0.005);
+        governor.set_budget(CoreShare::from_parts_per_million(1_000));
+        assert_eq!(governor.available_ns(), 10_000_000);
+        governor.charge(30_000_000);
+        governor.set_budget(PERCENT);
+        assert_eq!(governor.available_ns(), -20_000_000);
     }
 
     #[test]

@@ -93,6 +93,12 @@ impl Scrape {
         for price in &agent.probe_prices {
             self.set("sexton_probe_price_seconds", &[&price.kind], price.seconds);
         }
+        self.set("sexton_policy_current", &[], truth(agent.policy_trouble.is_none()));
+        self.set("sexton_state_writable", &[], truth(agent.state.is_writable));
+        self.set("sexton_state_waiting_batches", &[], agent.state.waiting as f64);
+        for (event, count) in &agent.events_told {
+            self.set("sexton_events_total", &[event], *count as f64);
+        }
         self.set("sexton_plan_steps", &[], snapshot.plan.steps.len() as f64);
         self.set("sexton_plan_cost_bytes", &[], snapshot.plan.cost_bytes as f64);
         self.set("sexton_plan_budget_bytes", &[], snapshot.plan.budget_bytes as f64);

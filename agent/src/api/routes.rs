@@ -4,7 +4,11 @@ use super::Shared;
 use super::guard::keep_browsers_out;
 use super::metrics;
 use super::problem::Problem;
-use crate::snapshot::{ActionView, Command, PlanView, RANGES_PUBLISHED_MAX, RangeView, Snapshot, TargetView};
+use crate::audit::Event;
+use crate::snapshot::{
+    ActionView, Command, EVENTS_PUBLISHED_MAX, PlanView, RANGES_PUBLISHED_MAX, RangeView, Snapshot,
+    TargetView,
+};
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Query, Request, State};
@@ -22,6 +26,8 @@ use tokio::sync::mpsc::error::TrySendError;
 pub const RANGES_PAGE_MAX: usize = RANGES_PUBLISHED_MAX;
 /// `limit` of `/api/v1/ranges` where the query has none: a screenful.
 const RANGES_PAGE_DEFAULT: usize = 50;
+/// Greatest `limit` of `/api/v1/events`, and the one where the query has none: as many as are published.
+pub const EVENTS_PAGE_MAX: usize = EVENTS_PUBLISHED_MAX;
 /// Body of a request; none has anything to say yet.
 const BODY_BYTES_MAX: usize = 1 << 10;
 /// How long answering may take, receiving the body included; all answers come from memory.
@@ -36,6 +42,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/api/v1/ranges", get(ranges))
         .route("/api/v1/plan", get(plan))
         .route("/api/v1/actions", get(actions))
+        .route("/api/v1/events", get(events))
         .route("/api/v1/actions/cancel", post(cancel_action))
         .route("/api/v1/cycle", post(run_cycle))
         .fallback(unknown_path)
@@ -64,7 +71,8 @@ async fn unknown_path(uri: Uri) -> Problem {
         StatusCode::NOT_FOUND,
         "unknown_path",
         format!("nothing is served at {}", uri.path()),
-        "GET /healthz, /metrics, /api/v1/targets, /api/v1/ranges, /api/v1/plan, /api/v1/actions; \
+        "GET /healthz, /metrics, /api/v1/targets, /api/v1/ranges, /api/v1/plan, /api/v1/actions, \
+         /api/v1/events; \
          POST /api/v1/cycle, /api/v1/actions/cancel",
     )
 }
@@ -211,6 +219,53 @@ struct Actions<'snapshot> {
 async fn actions(State(shared): State<Shared>) -> Response {
     let snapshot = shared.snapshot();
     Json(Actions { at: &snapshot.at, actions: &snapshot.actions }).into_response()
+}
+
+/// Query of `/api/v1/events`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventsQuery {
+    /// Only events with a greater id.
+    #[serde(default)]
+    since: u64,
+    /// So many at most.
+    #[serde(default = "events_page_default")]
+    limit: usize,
+}
+
+fn events_page_default() -> usize {
+    EVENTS_PAGE_MAX
+}
+
+#[derive(Serialize)]
+struct Events<'snapshot> {
+    at: &'snapshot str,
+    /// Id of the oldest event that can still be had here; older ones are in the audit log.
+    oldest_id: Option<u64>,
+    /// Oldest first. Where there are more than `limit`, ask again since the last one's id.
+    events: Vec<&'snapshot Event>,
+}
+
+async fn events(
+    State(shared): State<Shared>,
+    query: Result<Query<EventsQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let bad_query = |message: String| {
+        let help = "parameters are since (an event's id) and limit (1 to 256)";
+        Problem::new(StatusCode::BAD_REQUEST, "bad_query", message, help)
+    };
+    let Query(query) = query.map_err(|rejection| bad_query(rejection.body_text()))?;
+    if !(1..=EVENTS_PAGE_MAX).contains(&query.limit) {
+        return Err(bad_query(format!("limit is {} but must be 1 to {EVENTS_PAGE_MAX}", query.limit)));
+    }
+    let snapshot = shared.snapshot();
+    let later = snapshot.events.iter().filter(|event| event.id > query.since);
+    let page = Events {
+        at: &snapshot.at,
+        oldest_id: snapshot.events.first().map(|event| event.id),
+        events: later.take(query.limit).collect(),
+    };
+    Ok(Json(page).into_response())
 }
 
 async fn cancel_action(

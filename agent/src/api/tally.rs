@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 /// States that are counted: how an action ended, and what its verification found.
-pub const STATES: [&str; 6] = ["done", "skipped", "failed", "cancelled", "helped", "did_not_help"];
+pub const STATES: [&str; 7] =
+    ["done", "skipped", "failed", "cancelled", "interrupted", "helped", "did_not_help"];
 
 /// Targets that are counted apart; further ones go together under [`OTHER_TARGETS`]. Names hold a pid, so
 /// they grow in number as targets are restarted.
@@ -42,7 +43,9 @@ impl Tally {
     /// Takes in what `snapshot` shows and has not been counted.
     pub fn observe(&mut self, snapshot: &Snapshot) {
         self.counted.retain(|id, _| snapshot.actions.iter().any(|action| action.id == *id));
-        for action in snapshot.actions.iter().filter(|action| action.ended_at.is_some()) {
+        // Those of earlier runs were counted then; verified now, they would count twice.
+        let ended = |action: &&ActionView| action.ended_at.is_some() && !action.is_earlier;
+        for action in snapshot.actions.iter().filter(ended) {
             self.count(action);
         }
     }
@@ -104,16 +107,24 @@ mod tests {
     fn each_state_of_each_action_counts_once() {
         let mut tally = Tally::default();
         assert_eq!(observe(&mut tally, vec![action(1, "running", 10)]), TargetTally::default());
-        let done = TargetTally { actions: [1, 0, 0, 0, 0, 0], bytes_rewritten: 30 };
+        let done = TargetTally { actions: [1, 0, 0, 0, 0, 0, 0], bytes_rewritten: 30 };
         assert_eq!(observe(&mut tally, vec![action(1, "done", 30)]), done);
         assert_eq!(observe(&mut tally, vec![action(1, "done", 30)]), done);
-        let helped = TargetTally { actions: [1, 0, 0, 0, 1, 0], bytes_rewritten: 30 };
+        let helped = TargetTally { actions: [1, 0, 0, 0, 0, 1, 0], bytes_rewritten: 30 };
         assert_eq!(observe(&mut tally, vec![action(1, "helped", 30)]), helped);
         let more = vec![action(3, "failed", 5), action(2, "did_not_help", 7), action(1, "helped", 30)];
-        let expected = TargetTally { actions: [2, 0, 1, 0, 1, 1], bytes_rewritten: 42 };
+        let expected = TargetTally { actions: [2, 0, 1, 0, 0, 1, 1], bytes_rewritten: 42 };
         assert_eq!(observe(&mut tally, more), expected);
         assert_eq!(observe(&mut tally, vec![]), expected, "a counter never falls");
         assert!(tally.counted.is_empty(), "what is no longer shown is forgotten");
+    }
+
+    #[test]
+    fn what_ended_in_an_earlier_run_is_not_counted() {
+        let mut tally = Tally::default();
+        let earlier = ActionView { is_earlier: true, ..action(1, "done", 10) };
+        let interrupted = TargetTally { actions: [0, 0, 0, 0, 1, 0, 0], bytes_rewritten: 0 };
+        assert_eq!(observe(&mut tally, vec![action(2, "interrupted", 0), earlier]), interrupted);
     }
 
     #[test]

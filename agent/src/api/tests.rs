@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use super::*;
+use crate::audit::{Event, What};
 use crate::snapshot::{ActionView, COMMANDS_QUEUED_MAX, PlanStepView, RangeView, TargetView};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -96,10 +97,16 @@ fn snapshot() -> Snapshot {
         begin: format!("{at:04}"),
         ..RangeView::default()
     };
+    let event = |id: u64| Event {
+        id,
+        at: "2026-11-20T10:00:00Z".to_owned(),
+        what: What::PolicyLoaded { path: "policy.yaml".to_owned() },
+    };
     let mut snapshot = Snapshot {
         at: "2026-11-20T10:00:00Z".to_owned(),
         targets: vec![target("java-1"), target("mariadbd-2")],
         ranges: (0..300).map(range).collect(),
+        events: (11..=30).map(event).collect(),
         actions: vec![ActionView { id: 1, target: "java-1".to_owned(), ..ActionView::default() }],
         ..Snapshot::default()
     };
@@ -253,6 +260,28 @@ fn bad_requests_get_a_clear_answer() {
     assert_eq!(server.send("nonsense\r\n\r\n").status, 400);
     assert_eq!(server.received(), None);
     assert_eq!(server.get("/healthz").status, 200, "the server is still there");
+}
+
+#[test]
+fn events_come_in_pages_and_none_twice() {
+    let server = Server::start(snapshot());
+    let page = |query: &str| {
+        let json = server.get(&format!("/api/v1/events{query}")).json();
+        let ids: Vec<u64> =
+            json["events"].as_array().unwrap().iter().map(|event| event["id"].as_u64().unwrap()).collect();
+        assert_eq!(json["oldest_id"], 11);
+        ids
+    };
+    assert_eq!(page(""), (11..=30).collect::<Vec<_>>());
+    assert_eq!(page("?since=14&limit=3"), [15, 16, 17]);
+    assert_eq!(page("?since=17&limit=256"), (18..=30).collect::<Vec<_>>());
+    assert!(page("?since=30").is_empty() && page("?since=18446744073709551615").is_empty());
+    let event = &server.get("/api/v1/events").json()["events"][0];
+    assert_eq!((&event["event"], &event["path"]), (&json!("policy_loaded"), &json!("policy.yaml")));
+    for query in ["?limit=0", "?limit=257", "?since=-1", "?until=3"] {
+        let problem = server.get(&format!("/api/v1/events{query}")).problem();
+        assert_eq!(problem, (400, "bad_query".to_owned()), "{query}");
+    }
 }
 
 #[test]

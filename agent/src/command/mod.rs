@@ -2,6 +2,7 @@
 
 pub mod completions;
 pub mod doctor;
+pub mod events;
 pub mod inspect;
 pub mod interrupt;
 pub mod observe;
@@ -33,6 +34,7 @@ Examples:
   sexton run --policy policies/default.yaml   the same, by a policy
   sexton doctor                               what works on this node, what does not, why, and what to do
   sexton top                                  a running agent's targets and worst ranges, live
+  sexton events --follow                      what a running agent does, line by line
   sexton targets                              which processes have a RocksDB inside
   sexton inspect --pid 4711                   what can be read in process 4711, and what cannot, and why
   sexton observe --pid 4711 --seconds 5       arm the probes for 5 seconds and show what they saw
@@ -56,6 +58,8 @@ pub enum Command {
     Observe(observe::ObserveArguments),
     /// Show a running agent's targets and worst ranges, live.
     Top(top::TopArguments),
+    /// Show what a running agent has done and met, and go on with it.
+    Events(events::EventsArguments),
     /// Say what works on this node and in each RocksDB, what does not, why, and what to do.
     Doctor(doctor::DoctorArguments),
     /// Show what is known of a process' RocksDB and what is missing.

@@ -40,6 +40,8 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         hook_library: None,
         mechanism: None,
         loader: Loader::default(),
+        state_directory: None,
+        audit_log: None,
     })?;
     let snapshot = engine.cycle_once();
     if arguments.json {

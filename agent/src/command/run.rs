@@ -6,10 +6,11 @@ use crate::failure::Failure;
 use crate::policy_file;
 use crate::probe::{Loader, Mechanism};
 use crate::snapshot::{COMMANDS_QUEUED_MAX, Command, Snapshot};
+use crate::state::DIRECTORY_DEFAULT;
 use clap::Args;
 use sexton_tuner::policy::Policy;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -38,13 +39,22 @@ pub struct RunArguments {
     /// Who brings the programs into the kernel; libbpf knows more mechanisms and walks fewer threads.
     #[arg(long, default_value = "libbpf")]
     loader: Loader,
+    /// Where history, cooldowns and budget are kept over restarts; `none`: nowhere.
+    #[arg(long, value_name = "DIRECTORY|none", default_value = DIRECTORY_DEFAULT)]
+    state_directory: PathBuf,
+    /// The file that events are appended to as JSON lines; by default audit.jsonl in the state directory.
+    #[arg(long, value_name = "FILE")]
+    audit_log: Option<PathBuf>,
 }
 
-/// Runs until SIGINT or SIGTERM.
+/// `--state-directory` that asks for no state.
+const NO_STATE: &str = "none";
+
+/// Runs until SIGINT or SIGTERM; SIGHUP has the policy read again.
 ///
 /// # Errors
-/// When the policy is none, the address cannot be had, a --pid cannot be a target, or the kernel refuses
-/// the programs. Once it runs, it only degrades and says so.
+/// When the policy is none, the address cannot be had, a --pid cannot be a target, the state cannot be used, or the
+/// kernel refuses the programs. Once it runs, it only degrades and says so.
 pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
     let policy = arguments.policy.as_deref().map(policy_file::load).transpose()?;
     let listener = api::bind(arguments.listen)?;
@@ -55,6 +65,8 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
         hook_library: arguments.hook_library.clone(),
         mechanism: arguments.mechanism,
         loader: arguments.loader,
+        state_directory: Some(arguments.state_directory.clone()).filter(|path| *path != Path::new(NO_STATE)),
+        audit_log: arguments.audit_log.clone(),
     })?;
     let stop = Arc::new(AtomicBool::new(false));
     let (publisher, snapshots) = watch::channel(Arc::new(Snapshot::default()));
@@ -83,9 +95,19 @@ fn serve(
         .enable_all()
         .build()
         .map_err(failure)?;
-    let (interrupt, terminate) = runtime
-        .block_on(async { Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)) })
+    let (interrupt, terminate, mut hangup) = runtime
+        .block_on(async {
+            let kinds = (SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup());
+            Ok((signal(kinds.0)?, signal(kinds.1)?, signal(kinds.2)?))
+        })
         .map_err(failure)?;
+    let reload = commands.clone();
+    runtime.spawn(async move {
+        while hangup.recv().await.is_some() {
+            // One that waits already will read what there is then.
+            let _ = reload.try_send(Command::ReloadPolicy);
+        }
+    });
     let body = move || {
         let (mut interrupt, mut terminate) = (interrupt, terminate);
         let shutdown = async move {

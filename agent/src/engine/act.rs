@@ -2,8 +2,8 @@
 
 use super::control::POLL_INTERVAL;
 use super::evidence::{SstRead, read_files};
-use super::history::Owed;
-use super::publish::{shown, shown_range};
+use super::history::{Begun, Owed, Place};
+use super::publish::shown;
 use super::watched::Watched;
 use super::{Control, Engine};
 use crate::actuator::{
@@ -12,7 +12,8 @@ use crate::actuator::{
 };
 use crate::snapshot::ActionView;
 use crate::sst::Order;
-use sexton_tuner::evidence::{PastAction, SstFile};
+use crate::target::process::is_alive;
+use sexton_tuner::evidence::SstFile;
 use sexton_tuner::plan::{Action, CompactRange, SetThrottle};
 use sexton_tuner::policy::{ActuatorKind, KeyDisplay, Mode};
 use sexton_tuner::rank::RangeAssessment;
@@ -20,7 +21,6 @@ use sexton_tuner::verify::verdict;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tracing::{info, warn};
 
 /// Longest time that one compaction may take. Its bytes are bounded by the budget; a disk that needs longer
 /// for them is hurting already.
@@ -31,7 +31,8 @@ impl Engine {
     pub(super) fn act(&mut self, control: &mut Control) {
         for action in self.plan.actions.clone() {
             control.take_commands();
-            if control.stopped() {
+            // What cannot be written down is not done.
+            if control.stopped() || !self.history.may_act() {
                 return;
             }
             match action {
@@ -54,14 +55,14 @@ impl Engine {
     /// Compacts one range; the snapshot shows it as running meanwhile.
     fn compact(&mut self, compact: &CompactRange, control: &mut Control) {
         let Some(before) = self.assessed(compact) else { return };
-        let id = self.begin(compact, &before);
+        let Some(id) = self.begin(compact, &before) else { return };
         control.begin_action();
         control.publish(self.snapshot());
         let Some(watched) = self.watched_mut(&compact.target) else { return };
+        let process = watched.target.process;
         let files_before = read_files(watched, Path::new(&compact.database));
         if nothing_left(compact, &before, files_before.as_ref()) {
-            self.history.update(id, |action| {
-                action.ended_at = Some(jiff::Timestamp::now().to_string());
+            self.history.end(id, false, |action| {
                 action.state = "skipped".into();
                 action.outcome = "an earlier compaction has dropped its deletions already".into();
             });
@@ -73,31 +74,25 @@ impl Engine {
         // The target may have gone meanwhile.
         let files_after = self.watched_mut(&compact.target).and_then(|watched| {
             watched.note_action(result.is_ok());
-            if is_done {
-                watched.remember(PathBuf::from(&compact.database), past_action(compact));
-            }
             read_files(watched, Path::new(&compact.database))
         });
-        if is_done {
-            self.history.owe(Owed { id, before, windows_waited: 0 });
-        }
         let effect = Effect::of(compact, files_before.as_ref(), files_after.as_ref(), result.as_ref().ok());
         self.bucket.spend(effect.bytes_rewritten);
-        self.history.update(id, |action| {
-            action.ended_at = Some(jiff::Timestamp::now().to_string());
+        self.history.keep_budget(&self.bucket);
+        let is_gone = result.is_err() && !is_alive(&process);
+        // What a target that ended made of it is not known: its range rests as if it had been done.
+        self.history.end(id, is_done || is_gone, |action| {
             action.duration_seconds = started.elapsed().as_secs_f64();
             action.bytes_rewritten = effect.bytes_rewritten;
             action.deletions_before = effect.deletions_before;
             action.deletions_after = effect.deletions_after;
             (action.state, action.outcome) = in_words(&result, &effect);
         });
-        match &result {
-            Ok(outcome) => {
-                info!(target = compact.target, end = ?outcome.end, effect.bytes_rewritten, "compacted")
-            }
-            Err(error) => {
-                warn!(target = compact.target, %error, help = error.remedy(), "the range was not compacted");
-            }
+        if is_gone {
+            self.history.tell_target_gone(id);
+        }
+        if is_done {
+            self.history.owe(id, before);
         }
         control.publish(self.snapshot());
     }
@@ -159,23 +154,29 @@ impl Engine {
         self.roster.watched.iter_mut().find(|watched| watched.target.name == target)
     }
 
-    /// Notes that an action begins.
-    fn begin(&mut self, compact: &CompactRange, before: &RangeAssessment) -> u64 {
+    /// Writes down that an action begins; `None`: its target has gone, or it cannot be written down.
+    fn begin(&mut self, compact: &CompactRange, before: &RangeAssessment) -> Option<u64> {
         let keys = self.options.policy.keys;
-        let range = shown_range(&compact.range, keys);
-        info!(target = compact.target, column_family = compact.column_family, range, "compacting");
-        self.history.begin(ActionView {
-            started_at: jiff::Timestamp::now().to_string(),
+        let watched = self.watched_mut(&compact.target)?;
+        let place = Place {
+            database: watched.identity_of(Path::new(&compact.database))?,
+            column_family: compact.column_family.clone(),
+            range: compact.range.clone(),
+        };
+        let process = watched.target.process;
+        let view = ActionView {
             action: "compact_range".into(),
             target: compact.target.clone(),
+            database: compact.database.clone(),
             subject: compact.column_family.clone(),
             begin: shown(&compact.range.begin, keys),
             end: compact.range.end.as_ref().map(|end| shown(end, keys)),
-            state: "running".into(),
+            cost_bytes: compact.cost_bytes,
             reason: compact.reason.clone(),
             pain_before: before.pain_seconds_per_second,
             ..ActionView::default()
-        })
+        };
+        self.history.begin(Begun { view, process, place: Some(place) }).ok()
     }
 
     /// The assessment that the plan's action came from.
@@ -194,15 +195,24 @@ impl Engine {
         else {
             return;
         };
+        let process = watched.target.process;
         let request = ThrottleRequest {
-            process: watched.target.process,
+            process,
             name: throttle.name.clone(),
             value: throttle.value.clone(),
             command: throttle.command.clone(),
             time_limit: throttle.timeout.duration(),
         };
+        let view = ActionView {
+            action: "set_throttle".into(),
+            target: throttle.target.clone(),
+            subject: throttle.name.clone(),
+            begin: throttle.value.clone(),
+            reason: throttle.reason.clone(),
+            ..ActionView::default()
+        };
+        let Ok(id) = self.history.begin(Begun { view, process, place: None }) else { return };
         let started = Instant::now();
-        let started_at = jiff::Timestamp::now().to_string();
         let result = ExecActuator::new(None, throttle.timeout.duration(), false).set_throttle(&request);
         let (state, outcome) = match &result {
             Ok(outcome) => ("done", outcome.output.clone()),
@@ -211,20 +221,12 @@ impl Engine {
         if result.is_ok() {
             let key = (throttle.target.clone(), throttle.name.clone());
             self.throttles.insert(key, throttle.value.clone());
+            self.history.keep_throttle(process, &throttle.target, &throttle.name, &throttle.value);
         }
-        info!(target = throttle.target, throttle = throttle.name, value = throttle.value, state, "throttle");
-        self.history.begin(ActionView {
-            started_at,
-            ended_at: Some(jiff::Timestamp::now().to_string()),
-            action: "set_throttle".into(),
-            target: throttle.target.clone(),
-            subject: throttle.name.clone(),
-            begin: throttle.value.clone(),
-            state: state.into(),
-            reason: throttle.reason.clone(),
-            outcome,
-            duration_seconds: started.elapsed().as_secs_f64(),
-            ..ActionView::default()
+        self.history.end(id, false, |action| {
+            action.state = state.into();
+            action.outcome = outcome;
+            action.duration_seconds = started.elapsed().as_secs_f64();
         });
     }
 
@@ -247,21 +249,14 @@ impl Engine {
     /// `after` are all ranges of its target in the new window.
     fn verify_one(&mut self, owed: Owed, after: &[RangeAssessment]) {
         let before = &owed.before;
-        let Some(watched) =
-            self.roster.watched.iter_mut().find(|watched| watched.target.name == before.target)
-        else {
-            return;
-        };
+        let watched = self.roster.watched.iter().find(|watched| watched.target.name == before.target);
+        let Some(watched) = watched else { return };
         let had_operations = watched.evidence.iter().any(|evidence| evidence.window.operations > 0);
         if !had_operations && self.history.postpone(owed.clone()) {
             return;
         }
         let verdict = verdict(before, after, before.relief_seconds_per_second);
-        if let Some(past) = watched.past_actions.get_mut(Path::new(&before.database)) {
-            settle_past_action(past, before, verdict.helped);
-        }
-        info!(target = before.target, helped = verdict.helped, reason = verdict.reason, "verified");
-        self.history.update(owed.id, |action| {
+        self.history.settle(&owed, verdict.helped, &verdict.reason, |action| {
             action.pain_after = Some(verdict.pain_after_seconds_per_second);
             action.state = if verdict.helped { "helped" } else { "did_not_help" }.into();
             action.outcome = format!("{}; {}", action.outcome, verdict.reason);
@@ -378,31 +373,5 @@ fn in_words(result: &Result<CompactOutcome, ActuatorError>, effect: &Effect) -> 
             ("cancelled".into(), format!("{reason}; {changed}"))
         }
         Err(error) => ("failed".into(), format!("{error}; {}", error.remedy())),
-    }
-}
-
-fn past_action(compact: &CompactRange) -> PastAction {
-    PastAction {
-        column_family: compact.column_family.clone(),
-        range: compact.range.clone(),
-        ended_unix_s: jiff::Timestamp::now().as_second(),
-        helped: None,
-        failures_in_a_row: 0,
-    }
-}
-
-/// Notes the verdict on the newest action on exactly this range; failures count on from the one before.
-fn settle_past_action(past: &mut [PastAction], acted_on: &RangeAssessment, helped: bool) {
-    let same = |action: &PastAction| acted_on.column_family.as_ref() == Some(&action.column_family);
-    let earlier_failures = past
-        .iter()
-        .rev()
-        .filter(|action| same(action) && action.range.overlaps(&acted_on.range))
-        .find(|action| action.helped.is_some())
-        .map_or(0, |action| action.failures_in_a_row);
-    let newest = past.iter_mut().rev().find(|action| same(action) && action.range == acted_on.range);
-    if let Some(action) = newest {
-        action.helped = Some(helped);
-        action.failures_in_a_row = if helped { 0 } else { earlier_failures.saturating_add(1) };
     }
 }

@@ -19,6 +19,7 @@ pub struct Control {
     /// Set while an action runs and somebody asked to cancel it; the actuator looks at it.
     cancelled: Arc<AtomicBool>,
     cycle_now: bool,
+    reload: bool,
 }
 
 impl Control {
@@ -34,6 +35,7 @@ impl Control {
             stop,
             cancelled: Arc::default(),
             cycle_now: false,
+            reload: false,
         }
     }
 
@@ -45,6 +47,7 @@ impl Control {
             stop: Arc::default(),
             cancelled: Arc::default(),
             cycle_now: false,
+            reload: false,
         }
     }
 
@@ -77,11 +80,17 @@ impl Control {
             match command {
                 Command::CancelAction => self.cancelled.store(true, Ordering::Relaxed),
                 Command::RunCycleNow => self.cycle_now = true,
+                Command::ReloadPolicy => (self.reload, self.cycle_now) = (true, true),
             }
         }
         if self.stopped() {
             self.cancelled.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Whether somebody has asked for the policy to be read again since the last time.
+    pub fn take_reload(&mut self) -> bool {
+        std::mem::take(&mut self.reload)
     }
 
     /// Takes waiting commands; `false` when the time has come, or when told to stop or to cycle.

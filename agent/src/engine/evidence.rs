@@ -33,7 +33,8 @@ pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<
             observations: observations.remove(&database.path).unwrap_or_default(),
             files: files(watched, &database).unwrap_or_default(),
             file_reads: file_reads.remove(&database.path).unwrap_or_default(),
-            past_actions: watched.past_actions.get(&database.path).cloned().unwrap_or_default(),
+            // From the history, before each plan.
+            past_actions: Vec::new(),
         })
         .collect();
 }

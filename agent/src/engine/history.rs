@@ -1,11 +1,95 @@
-//! What was done and what came of it: the list the API shows, and the checks that are still owed.
+//! What was done and what came of it: the list the API shows, the cooldowns it gives rise to, and the checks that are
+//! still owed. All of it is on disk, and outlives the agent and its targets.
+//!
+//! An action is on disk before it is begun. One that was under way when the agent ended is ended by the next run,
+//! once, as interrupted: what the target made of it is not known, so its range rests as if it had been done.
 
+use super::chronicle::Chronicle;
+use super::refusals::{Refused, Told};
+use crate::audit::{Subject, What};
 use crate::snapshot::{ACTIONS_KEPT_MAX, ActionView};
+use crate::state::{Batch, Kind, StateError, numbered};
+use crate::target::facts::{DatabaseDirectory, ProcessId};
+use crate::target::process::is_alive;
+use serde::{Deserialize, Serialize};
+use sexton_tuner::evidence::PastAction;
+use sexton_tuner::plan::{Plan, ThrottlesInForce};
+use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
+use sexton_tuner::schedule::BudgetBucket;
 use std::collections::VecDeque;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 /// Windows that an action is waited for to be verified: without readers there is nothing to measure.
 const VERIFY_WINDOWS_MAX: u32 = 12;
+
+/// Actions remembered, all targets together: a week, the longest back-off, at one action every two and a half
+/// minutes.
+const ACTIONS_STORED_MAX: usize = 4_096;
+
+/// Past actions of one database that a plan takes into account: enough for any cooldown at the pace of actions.
+const PAST_ACTIONS_MAX: usize = 1_000;
+
+/// Throttles remembered; a target has some ten, a node some dozen targets.
+const THROTTLES_STORED_MAX: usize = 1_000;
+
+/// Name of the record with the I/O budget.
+const BUDGET: &str = "io_budget";
+
+/// Names a database for as long as its directory is there, whichever process has it open. The path alone would take
+/// the databases of two containers for one, or a restored one for what it was before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DatabaseIdentity {
+    /// Directory, as the target names it.
+    pub path: PathBuf,
+    /// The directory's inode; 0 where it could not be read. Its device is left out: numbers of devices change when a
+    /// node is started again.
+    pub inode: u64,
+}
+
+impl DatabaseIdentity {
+    /// The identity of an open database.
+    pub fn of(database: &DatabaseDirectory) -> DatabaseIdentity {
+        let inode = std::fs::metadata(&database.path_from_agent).map_or(0, |metadata| metadata.ino());
+        DatabaseIdentity { path: database.path.clone(), inode }
+    }
+}
+
+/// An action that is about to begin.
+#[derive(Clone, Debug)]
+pub struct Begun {
+    /// What it is, as it will be shown; id, times and state are filled in.
+    pub view: ActionView,
+    /// The process it is done to.
+    pub process: ProcessId,
+    /// What it is done to; `None` where that is not a range of a database.
+    pub place: Option<Place>,
+}
+
+/// Keys of a database, for cooldowns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The database.
+    pub database: DatabaseIdentity,
+    /// Column family.
+    pub column_family: String,
+    /// Keys.
+    pub range: KeyRange,
+}
+
+/// An action as it is kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct ActionRecord {
+    view: ActionView,
+    process: ProcessId,
+    place: Option<Place>,
+    /// From its end on, where it counts for cooldowns.
+    past: Option<PastAction>,
+    /// What its verification needs, while it is owed. As JSON: what an older agent wrote may lack something, and
+    /// then it is not measured.
+    owed: Option<serde_json::Value>,
+}
 
 /// An action whose effect is still to be measured.
 #[derive(Clone, Debug)]
@@ -18,33 +102,158 @@ pub struct Owed {
     pub windows_waited: u32,
 }
 
-/// Actions, newest first, and what is owed.
-#[derive(Debug, Default)]
+/// A throttle that is in force in a process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct ThrottleRecord {
+    process: ProcessId,
+    target: String,
+    name: String,
+    value: String,
+}
+
+/// Actions, newest first, what is owed, and what was told.
 pub struct History {
-    actions: VecDeque<ActionView>,
+    chronicle: Chronicle,
+    actions: VecDeque<ActionRecord>,
     owed: Vec<Owed>,
-    ids_given: u64,
+    told: Told,
+    last_id: u64,
+    is_loaded: bool,
+    /// Bytes that actions which were interrupted were expected to rewrite.
+    interrupted_bytes: u64,
 }
 
 impl History {
-    /// Takes an action in; the oldest is forgotten beyond a limit. Gives the id it got.
-    pub fn begin(&mut self, action: ActionView) -> u64 {
-        self.ids_given += 1;
-        self.actions.push_front(ActionView { id: self.ids_given, ..action });
-        self.actions.truncate(ACTIONS_KEPT_MAX);
-        self.ids_given
+    /// A history that goes on from what `chronicle` has kept.
+    pub fn new(chronicle: Chronicle) -> History {
+        let mut history = History {
+            chronicle,
+            actions: VecDeque::new(),
+            owed: Vec::new(),
+            told: Told::default(),
+            last_id: 0,
+            is_loaded: false,
+            interrupted_bytes: 0,
+        };
+        history.load();
+        history
     }
 
-    /// Changes an action that is still remembered.
-    pub fn update(&mut self, id: u64, change: impl FnOnce(&mut ActionView)) {
-        if let Some(action) = self.actions.iter_mut().find(|action| action.id == id) {
-            change(action);
+    /// Takes over what earlier runs did, and ends what they could not end themselves.
+    fn load(&mut self) {
+        if self.is_loaded || self.chronicle.state().trouble().is_some() {
+            return;
+        }
+        self.is_loaded = true;
+        let records: Vec<(String, ActionRecord)> =
+            self.chronicle.state().last(Kind::Action, ACTIONS_STORED_MAX);
+        self.actions = records.into_iter().map(|(_, record)| record).collect();
+        self.last_id = self.actions.front().map_or(0, |record| record.view.id);
+        for record in &mut self.actions {
+            record.view.is_earlier = true;
+            let alive = record.owed.is_some() && is_alive(&record.process);
+            let before =
+                record.owed.take_if(|_| alive).and_then(|before| serde_json::from_value(before).ok());
+            if let Some(before) = before {
+                self.owed.push(Owed { id: record.view.id, before, windows_waited: 0 });
+            }
+        }
+        let open = self.actions.iter().rev().filter(|record| record.view.ended_at.is_none());
+        let open: Vec<u64> = open.map(|record| record.view.id).collect();
+        open.into_iter().for_each(|id| self.interrupt(id));
+    }
+
+    /// Ends an action of an earlier run that has no end.
+    fn interrupt(&mut self, id: u64) {
+        let Some(record) = self.actions.iter_mut().find(|record| record.view.id == id) else { return };
+        let target = if is_alive(&record.process) { "its target lives" } else { "its target has ended too" };
+        let reason = format!(
+            "the agent ended while it was under way, and what came of it is not known; {target}, and the range rests \
+             as if it had been done"
+        );
+        let now = jiff::Timestamp::now();
+        record.view.is_earlier = false;
+        record.view.state = "interrupted".into();
+        record.view.ended_at = Some(now.to_string());
+        record.view.outcome.clone_from(&reason);
+        record.past = record.place.as_ref().map(|place| past_action(place, now));
+        self.interrupted_bytes = self.interrupted_bytes.saturating_add(record.view.cost_bytes);
+        let what = What::Interrupted { subject: subject(&record.view), reason };
+        let batch = batch_of(record);
+        self.chronicle.tell_with(batch, what);
+    }
+
+    /// Bytes that interrupted actions may have rewritten: they are taken from the budget once.
+    pub fn take_interrupted_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.interrupted_bytes)
+    }
+
+    /// Whether an action may begin: not where it could not be written down.
+    pub fn may_act(&self) -> bool {
+        self.chronicle.state().trouble().is_none()
+    }
+
+    /// Tries again where the state could not be written.
+    pub fn retry(&mut self) {
+        if self.chronicle.retry() {
+            self.load();
         }
     }
 
-    /// Promises a measurement.
-    pub fn owe(&mut self, owed: Owed) {
-        self.owed.push(owed);
+    /// Writes down that an action begins. Gives the id it got.
+    ///
+    /// # Errors
+    /// When it cannot be written: then it must not be done. What is wrong has been told.
+    pub fn begin(&mut self, begun: Begun) -> Result<u64, StateError> {
+        let id = self.last_id + 1;
+        let Begun { view, process, place } = begun;
+        let started_at = jiff::Timestamp::now().to_string();
+        let view = ActionView { id, started_at, ended_at: None, state: "running".into(), ..view };
+        let what = What::SliceStarted {
+            subject: subject(&view),
+            cost_bytes: view.cost_bytes,
+            reason: view.reason.clone(),
+        };
+        let record = ActionRecord { view, process, place, past: None, owed: None };
+        let mut batch = batch_of(&record);
+        if let Some(oldest) = id.checked_sub(ACTIONS_STORED_MAX as u64) {
+            batch.remove(Kind::Action, &numbered(oldest));
+        }
+        self.chronicle.intend(batch, what)?;
+        self.told.begin();
+        self.last_id = id;
+        self.actions.push_front(record);
+        self.actions.truncate(ACTIONS_STORED_MAX);
+        Ok(id)
+    }
+
+    /// Writes down how an action ended, as `change` says. `rests`: its range has to rest for the cooldown.
+    pub fn end(&mut self, id: u64, rests: bool, change: impl FnOnce(&mut ActionView)) {
+        let Some(record) = self.record_mut(id) else { return };
+        let now = jiff::Timestamp::now();
+        record.view.ended_at = Some(now.to_string());
+        change(&mut record.view);
+        if rests {
+            record.past = record.place.as_ref().map(|place| past_action(place, now));
+        }
+        let what = What::SliceDone {
+            subject: subject(&record.view),
+            state: record.view.state.clone(),
+            bytes_rewritten: record.view.bytes_rewritten,
+            duration_seconds: record.view.duration_seconds,
+            outcome: record.view.outcome.clone(),
+        };
+        let batch = batch_of(record);
+        self.chronicle.tell_with(batch, what);
+    }
+
+    /// Promises a measurement of what an action came to.
+    pub fn owe(&mut self, id: u64, before: RangeAssessment) {
+        let Some(record) = self.record_mut(id) else { return };
+        record.owed = serde_json::to_value(&before).ok();
+        let batch = batch_of(record);
+        self.chronicle.record(batch);
+        self.owed.push(Owed { id, before, windows_waited: 0 });
     }
 
     /// Whether a measurement is owed for a target: reason enough for a window.
@@ -70,53 +279,170 @@ impl History {
         again
     }
 
+    /// Writes down the verdict on an action, as `change` says; `reason` is why, in words.
+    pub fn settle(&mut self, owed: &Owed, helped: bool, reason: &str, change: impl FnOnce(&mut ActionView)) {
+        let earlier_failures = self.failures_before(owed.id);
+        let failures_in_a_row = if helped { 0 } else { earlier_failures.saturating_add(1) };
+        let Some(record) = self.record_mut(owed.id) else { return };
+        change(&mut record.view);
+        record.owed = None;
+        if let Some(past) = &mut record.past {
+            (past.helped, past.failures_in_a_row) = (Some(helped), failures_in_a_row);
+        }
+        let subject = subject(&record.view);
+        let (pain_before, pain_after) = (record.view.pain_before, record.view.pain_after.unwrap_or(0.0));
+        let batch = batch_of(record);
+        let reason = reason.to_owned();
+        let backed_off =
+            What::BackedOff { subject: subject.clone(), failures_in_a_row, reason: reason.clone() };
+        self.chronicle.tell_with(batch, What::Verified { subject, helped, pain_before, pain_after, reason });
+        if !helped {
+            self.chronicle.tell(backed_off);
+        }
+    }
+
+    /// How often in a row acting where this action did had not helped before it.
+    fn failures_before(&self, id: u64) -> u32 {
+        let mut places = self.actions.iter().filter(|record| record.view.id == id);
+        let Some(place) = places.next().and_then(|record| record.place.as_ref()) else { return 0 };
+        let earlier = self.actions.iter().filter(|record| record.view.id < id);
+        let same =
+            earlier.filter(|record| record.place.as_ref().is_some_and(|other| shares_keys(place, other)));
+        let judged = same.filter_map(|record| record.past.as_ref()).find(|past| past.helped.is_some());
+        judged.map_or(0, |past| past.failures_in_a_row)
+    }
+
+    /// Earlier actions on a database, newest last.
+    pub fn past_actions(&self, database: &DatabaseIdentity) -> Vec<PastAction> {
+        let here =
+            |record: &&ActionRecord| record.place.as_ref().is_some_and(|place| place.database == *database);
+        let past = self.actions.iter().filter(here).filter_map(|record| record.past.clone());
+        let mut past: Vec<PastAction> = past.take(PAST_ACTIONS_MAX).collect();
+        past.reverse();
+        past
+    }
+
     /// Forgets what is owed for a target that has gone.
     pub fn forget(&mut self, target: &str) {
         self.owed.retain(|owed| owed.before.target != target);
+        self.told.forget(target);
     }
 
-    /// All actions remembered, newest first.
+    /// The newest actions, newest first.
     pub fn actions(&self) -> Vec<ActionView> {
-        self.actions.iter().cloned().collect()
+        self.actions.iter().take(ACTIONS_KEPT_MAX).map(|record| record.view.clone()).collect()
+    }
+
+    /// Tells of something that is no action.
+    pub fn tell(&mut self, what: What) {
+        self.chronicle.tell(what);
+    }
+
+    /// Tells that the target of an action ended while it was under way.
+    pub fn tell_target_gone(&mut self, id: u64) {
+        let mut records = self.actions.iter().filter(|record| record.view.id == id);
+        if let Some(record) = records.next() {
+            let what = What::TargetGone { subject: subject(&record.view), pid: record.process.pid };
+            self.chronicle.tell(what);
+        }
+    }
+
+    /// Tells which refusals of a target are new; these are all that are in force now.
+    pub fn tell_refusals(&mut self, target: &str, refusals: &[Refused]) {
+        for what in self.told.refusals(target, refusals) {
+            self.chronicle.tell(what);
+        }
+    }
+
+    /// Tells of a plan, if it is news; `steps` are in words.
+    pub fn tell_plan(&mut self, plan: &Plan, steps: Vec<String>) {
+        if let Some(what) = self.told.plan(plan, steps) {
+            self.chronicle.tell(what);
+        }
+    }
+
+    /// What was told, and the state it is kept in.
+    pub fn chronicle(&self) -> &Chronicle {
+        &self.chronicle
+    }
+
+    /// The I/O budget that an earlier run has left.
+    pub fn budget(&self) -> Option<BudgetBucket> {
+        self.chronicle.state().get(Kind::Agent, BUDGET)
+    }
+
+    /// Writes down what is left of the I/O budget.
+    pub fn keep_budget(&mut self, bucket: &BudgetBucket) {
+        let mut batch = Batch::default();
+        batch.put(Kind::Agent, BUDGET, bucket);
+        self.chronicle.record(batch);
+    }
+
+    /// Throttles that earlier runs have set in processes that still live; of the others the records go.
+    pub fn throttles(&mut self) -> ThrottlesInForce {
+        let records: Vec<(String, ThrottleRecord)> =
+            self.chronicle.state().last(Kind::Throttle, THROTTLES_STORED_MAX);
+        let (alive, ended): (Vec<_>, Vec<_>) =
+            records.into_iter().partition(|(_, throttle)| is_alive(&throttle.process));
+        let mut batch = Batch::default();
+        ended.iter().for_each(|(name, _)| batch.remove(Kind::Throttle, name));
+        self.chronicle.record(batch);
+        let in_force =
+            |(_, throttle): (_, ThrottleRecord)| ((throttle.target, throttle.name), throttle.value);
+        alive.into_iter().map(in_force).collect()
+    }
+
+    /// Writes down that a throttle is in force.
+    pub fn keep_throttle(&mut self, process: ProcessId, target: &str, name: &str, value: &str) {
+        let record = ThrottleRecord {
+            process,
+            target: target.to_owned(),
+            name: name.to_owned(),
+            value: value.to_owned(),
+        };
+        let mut batch = Batch::default();
+        batch.put(Kind::Throttle, &format!("{target}/{name}"), &record);
+        self.chronicle.record(batch);
+    }
+
+    fn record_mut(&mut self, id: u64) -> Option<&mut ActionRecord> {
+        self.actions.iter_mut().find(|record| record.view.id == id)
+    }
+}
+
+/// Whether two places share keys.
+fn shares_keys(one: &Place, two: &Place) -> bool {
+    one.database == two.database && one.column_family == two.column_family && one.range.overlaps(&two.range)
+}
+
+fn past_action(place: &Place, now: jiff::Timestamp) -> PastAction {
+    PastAction {
+        column_family: place.column_family.clone(),
+        range: place.range.clone(),
+        ended_unix_s: now.as_second(),
+        helped: None,
+        failures_in_a_row: 0,
+    }
+}
+
+fn batch_of(record: &ActionRecord) -> Batch {
+    let mut batch = Batch::default();
+    batch.put(Kind::Action, &numbered(record.view.id), record);
+    batch
+}
+
+fn subject(view: &ActionView) -> Subject {
+    Subject {
+        action_id: view.id,
+        action: view.action.clone(),
+        target: view.target.clone(),
+        database: view.database.clone(),
+        subject: view.subject.clone(),
+        begin: view.begin.clone(),
+        end: view.end.clone(),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-    use super::*;
-
-    #[test]
-    fn only_the_newest_actions_are_kept() {
-        let mut history = History::default();
-        for _ in 0..ACTIONS_KEPT_MAX + 10 {
-            history.begin(ActionView::default());
-        }
-        let actions = history.actions();
-        assert_eq!(actions.len(), ACTIONS_KEPT_MAX);
-        assert_eq!(actions.first().map(|action| action.id), Some(ACTIONS_KEPT_MAX as u64 + 10));
-    }
-
-    #[test]
-    fn a_measurement_is_not_owed_for_ever() {
-        let before = serde_json::from_value(serde_json::json!({
-            "target": "java-1", "database": "/db", "column_family": "default",
-            "range": { "begin": "", "end": null }, "operations_per_second": 1.0, "tombstones_per_seek": 1.0,
-            "memtable_tombstones_per_seek": 0.0, "misses_per_seek": 0.0, "size_bytes": 1, "entries": 1,
-            "deletions": 1, "density": 1.0, "pain_seconds_per_second": 1.0,
-            "relief_seconds_per_second": 1.0, "cost_bytes": 1, "relief_per_byte": 1.0, "reason": ""
-        }))
-        .unwrap();
-        let mut history = History::default();
-        history.owe(Owed { id: 1, before, windows_waited: 0 });
-        let mut windows = 0;
-        while let Some(owed) = history.due("java-1").pop() {
-            windows += 1;
-            if !history.postpone(owed) {
-                break;
-            }
-        }
-        assert_eq!(windows, VERIFY_WINDOWS_MAX + 1);
-        assert!(!history.owes("java-1"));
-    }
-}
+#[path = "history_tests.rs"]
+mod tests;

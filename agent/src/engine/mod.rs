@@ -5,6 +5,7 @@
 //! one channel. Nobody else holds a reference into it.
 
 mod act;
+mod chronicle;
 mod control;
 mod evidence;
 mod follow;
@@ -12,13 +13,16 @@ mod history;
 pub(crate) mod identity;
 mod looks;
 mod perf_level;
+mod policy_watch;
 mod publish;
+mod refusals;
 mod roster;
 mod spending;
 mod watched;
 
 pub use control::Control;
 
+use crate::audit::What;
 use crate::failure::Failure;
 use crate::probe::governor::{self, ProbePrices};
 use crate::probe::{
@@ -26,8 +30,12 @@ use crate::probe::{
 };
 use crate::snapshot::Snapshot;
 use crate::target::facts::ProcessId;
+use chronicle::Chronicle;
 use follow::Follower;
-use history::History;
+use history::{DatabaseIdentity, History};
+use policy_watch::{News, PolicyWatch, Trouble};
+use publish::shown_range;
+use refusals::{Refused, step_in_words};
 use roster::{Look, Roster};
 use sexton_tuner::attention::wants_window;
 use sexton_tuner::governor::Allowance;
@@ -35,7 +43,7 @@ use sexton_tuner::plan::{Budget, Plan, PlanInput, PlanTarget, ThrottlesInForce};
 use sexton_tuner::policy::Policy;
 use sexton_tuner::schedule::{BudgetBucket, io_budget_at};
 use spending::Spending;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 use watched::Watched;
@@ -62,11 +70,17 @@ pub struct EngineOptions {
     pub mechanism: Option<Mechanism>,
     /// Who brings the programs into the kernel.
     pub loader: Loader,
+    /// Where the state is kept; `None`: it is forgotten with the engine.
+    pub state_directory: Option<PathBuf>,
+    /// The file that events are appended to; `None`: one in the state directory.
+    pub audit_log: Option<PathBuf>,
 }
 
 /// The loop and all that it knows.
 pub struct Engine {
     options: EngineOptions,
+    /// `None` where no policy was given.
+    policy_watch: Option<PolicyWatch>,
     sentinel: Sentinel,
     windows: Windows,
     /// What hits cost here; measured before the first window.
@@ -87,10 +101,12 @@ impl Engine {
     /// Loads the BPF programs and checks that the processes asked for can be targets.
     ///
     /// # Errors
-    /// A process that is no target, or a kernel that refuses the programs.
+    /// A process that is no target, a state that cannot be used, or a kernel that refuses the programs.
     pub fn new(options: EngineOptions) -> Result<Engine, Failure> {
         let mut roster = Roster::new(options.pids.clone());
         roster.check()?;
+        let chronicle = Chronicle::open(options.state_directory.as_deref(), options.audit_log.as_deref())?;
+        let mut history = History::new(chronicle);
         let features = KernelFeatures::probe();
         let mechanism = options.loader.mechanism(options.mechanism, &features)?;
         let sentinel = Sentinel::load_with(options.loader, &features)?;
@@ -100,6 +116,9 @@ impl Engine {
         let loader = options.loader.name();
         info!(kernel = features.release, loader, mechanism = mechanism.describe(), "probes");
         let now = jiff::Timestamp::now();
+        let full = BudgetBucket::full(io_budget_at(&options.policy, now), now);
+        let mut bucket = history.budget().unwrap_or(full);
+        bucket.spend(history.take_interrupted_bytes());
         Ok(Engine {
             sentinel,
             windows: Windows::load_with(options.loader, mechanism)?,
@@ -107,11 +126,12 @@ impl Engine {
             follower: Follower::new(),
             roster,
             plan: empty_plan(now),
-            bucket: BudgetBucket::full(io_budget_at(&options.policy, now), now),
-            throttles: ThrottlesInForce::new(),
-            history: History::default(),
+            bucket,
+            throttles: history.throttles(),
+            history,
             fresh: Vec::new(),
             cycles: 0,
+            policy_watch: options.policy_path.as_deref().map(PolicyWatch::new),
             options,
         })
     }
@@ -137,16 +157,43 @@ impl Engine {
 
     fn cycle(&mut self, control: &mut Control, always_window: bool) {
         self.follow(control);
-        let at_once = self.follower.take_incomplete();
+        let at_once = self.follow_policy(control.take_reload()) | self.follower.take_incomplete();
         self.roster.sweep(at_once, &self.options.policy, &mut self.sentinel);
+        self.history.retry();
+        self.bucket.spend(self.history.take_interrupted_bytes());
         self.read_totals();
         self.observe(control, always_window);
         self.make_plan();
+        self.tell_plan();
         self.verify();
         self.cycles += 1;
         control.publish(self.snapshot());
         self.act(control);
         control.publish(self.snapshot());
+    }
+
+    /// Looks at the policy's file; gives whether another one is in force now.
+    fn follow_policy(&mut self, at_once: bool) -> bool {
+        let Some(watch) = &mut self.policy_watch else { return false };
+        let Some(news) = watch.look(&self.options.policy, at_once) else { return false };
+        let path = watch.path().display().to_string();
+        match news {
+            News::Loaded(policy) => {
+                self.options.policy = *policy;
+                self.roster.take_policy(&self.options.policy, &mut self.sentinel);
+                self.forget_gone();
+                self.history.tell(What::PolicyLoaded { path });
+                true
+            }
+            News::Trouble(Trouble::Gone(reason)) => {
+                self.history.tell(What::PolicyGone { path, reason });
+                false
+            }
+            News::Trouble(Trouble::Broken(reason)) => {
+                self.history.tell(What::PolicyBroken { path, reason });
+                false
+            }
+        }
     }
 
     /// Lets go of targets that have ended or changed since the last time, and looks into new processes.
@@ -315,6 +362,16 @@ impl Engine {
     fn make_plan(&mut self) {
         let now = jiff::Timestamp::now();
         let policy = &self.options.policy;
+        for watched in &mut self.roster.watched {
+            let Watched { target, evidence, .. } = watched;
+            for evidence in evidence {
+                let path = Path::new(&evidence.database);
+                let database = target.databases.iter().find(|database| database.path == path);
+                let identity = database.map(DatabaseIdentity::of);
+                evidence.past_actions =
+                    identity.map(|identity| self.history.past_actions(&identity)).unwrap_or_default();
+            }
+        }
         self.bucket.refill(io_budget_at(policy, now), now);
         let targets: Vec<PlanTarget<'_>> = self
             .roster
@@ -340,6 +397,20 @@ impl Engine {
                 self.plan = empty_plan(now);
             }
         }
+    }
+
+    /// Tells what is new in the plan. Only a window brings refusals: those of a target that had none now are still
+    /// in force.
+    fn tell_plan(&mut self) {
+        for target in &self.fresh {
+            let refusals = self.plan.refusals.iter().filter(|refusal| refusal.target == *target);
+            let refusals: Vec<Refused> = refusals.map(Refused::from).collect();
+            self.history.tell_refusals(target, &refusals);
+        }
+        let keys = self.options.policy.keys;
+        let steps = self.plan.actions.iter();
+        let steps = steps.map(|action| step_in_words(action, |range| shown_range(range, keys))).collect();
+        self.history.tell_plan(&self.plan, steps);
     }
 }
 

@@ -6,7 +6,7 @@ use super::watched::Watched;
 use crate::probe::governor::ProbePrices;
 use crate::snapshot::{
     AgentView, PlanStepView, PlanView, ProbePriceView, RANGES_PUBLISHED_MAX, RangeView, RefusalView,
-    Snapshot, TargetView,
+    Snapshot, StateView, TargetView,
 };
 use sexton_tuner::key::Key;
 use sexton_tuner::plan::{Action, Plan};
@@ -27,14 +27,33 @@ impl Engine {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 cycles: self.cycles,
                 policy: self.options.policy_path.as_ref().map(|path| path.display().to_string()),
+                policy_trouble: self.policy_trouble(),
                 off_peak: policy.off_peak.as_ref().is_some_and(|off_peak| off_peak.is_open(now)),
                 budget_bytes_per_second: budget.rate.bytes_per_second(),
                 probe_prices: self.probe_prices(),
+                state: self.state_view(),
+                events_told: self.history.chronicle().counts(),
             },
             targets: self.target_views(),
             ranges: self.range_views(),
             plan: self.plan_view(),
             actions: self.history.actions(),
+            events: self.history.chronicle().events(),
+        }
+    }
+
+    fn policy_trouble(&self) -> Option<String> {
+        let watch = self.policy_watch.as_ref()?;
+        watch.trouble().map(|trouble| trouble.reason().to_owned())
+    }
+
+    fn state_view(&self) -> StateView {
+        let state = self.history.chronicle().state();
+        StateView {
+            directory: state.directory().map(|directory| directory.display().to_string()),
+            is_writable: state.trouble().is_none(),
+            trouble: state.trouble().map(|trouble| trouble.reason.clone()),
+            waiting: state.waiting(),
         }
     }
 

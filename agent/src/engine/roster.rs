@@ -189,6 +189,20 @@ impl Roster {
         self.let_go(sentinel, |watched, _| watched.target.process == *process)
     }
 
+    /// Another policy is in force: targets that it does not match are let go, the others follow it from now on.
+    pub fn take_policy(&mut self, policy: &Policy, sentinel: &mut Sentinel) {
+        self.let_go(sentinel, |watched, _| {
+            let target = &watched.target;
+            let executable = target.executable.to_string_lossy();
+            let entry = policy.target_for(target.process.pid, &executable, &target.command_line);
+            match entry.cloned() {
+                Some(entry) => watched.take_policy(entry, policy),
+                None => return true,
+            }
+            false
+        });
+    }
+
     /// What is left of targets that have gone since the last time.
     pub fn take_gone(&mut self) -> Vec<Gone> {
         std::mem::take(&mut self.gone)

@@ -46,6 +46,12 @@ impl Spending {
         }
     }
 
+    /// The policy says another budget from now on.
+    pub fn take_budget(&mut self, budget: CoreShare) {
+        self.governor.refill(self.now_ns());
+        self.governor.set_budget(budget);
+    }
+
     /// Whether a window may open now; one that may not is counted as put off.
     pub fn allowance(&mut self, wanted: TimeSpan) -> Allowance {
         self.governor.refill(self.now_ns());

@@ -1,5 +1,6 @@
 //! One target being watched: what has been read of it so far.
 
+use super::history::DatabaseIdentity;
 use super::identity::Identities;
 use super::perf_level::PerfLevel;
 use super::spending::Spending;
@@ -9,17 +10,14 @@ use crate::snapshot::{FileView, GapView, HOT_FILES_MAX, TargetState, TargetView}
 use crate::sst::{Order, PropertiesCache};
 use crate::target::facts::{Gap, Target};
 use crate::target::layout::check_invariants;
-use sexton_tuner::evidence::{BlockFetches, Counters, Evidence, PastAction, SentinelInterval};
+use sexton_tuner::evidence::{BlockFetches, Counters, Evidence, SentinelInterval};
 use sexton_tuner::heat::{FileHeat, file_heat};
 use sexton_tuner::policy::{Mode, Policy, ProbePolicy, TargetPolicy};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-
-/// Past actions remembered of one target: enough for any cooldown at the pace of actions.
-const PAST_ACTIONS_MAX: usize = 1_000;
 
 /// Pause after a first action that failed; it doubles with each further one.
 const FAILURE_PAUSE_MIN: Duration = Duration::from_secs(5);
@@ -51,8 +49,6 @@ pub struct Watched {
     pub identities: Identities,
     /// Evidence of the last window, one entry a database.
     pub evidence: Vec<Evidence>,
-    /// Earlier actions, by database.
-    pub past_actions: HashMap<PathBuf, Vec<PastAction>>,
     /// Numbers of entries and deletions of SST files that were read from the files themselves.
     pub properties: HashMap<PathBuf, PropertiesCache>,
     /// How column families order their keys, by database and name; `None`: not known to us.
@@ -111,7 +107,6 @@ impl Watched {
             spending: Spending::new(probes.budget),
             identities: Identities::default(),
             evidence: Vec::new(),
-            past_actions: HashMap::new(),
             properties: HashMap::new(),
             orders: HashMap::new(),
             hook: None,
@@ -122,6 +117,17 @@ impl Watched {
             failures_in_a_row: 0,
             paused_until: None,
         }
+    }
+
+    /// Another policy is in force, with this entry for the target.
+    pub fn take_policy(&mut self, entry: TargetPolicy, policy: &Policy) {
+        self.mode = policy.mode_of(&entry);
+        self.spending.take_budget(policy.probes_of(&entry).budget);
+        if entry.raise_perf_level != self.entry.raise_perf_level {
+            // What was raised is put back when its keeper goes.
+            self.perf_level = PerfLevel::new(entry.raise_perf_level);
+        }
+        self.entry = entry;
     }
 
     /// Whether earlier failures forbid acting for now.
@@ -212,12 +218,9 @@ impl Watched {
         }
     }
 
-    /// Remembers an action on `database`; the oldest are forgotten beyond a limit.
-    pub fn remember(&mut self, database: PathBuf, action: PastAction) {
-        let past = self.past_actions.entry(database).or_default();
-        past.push(action);
-        let excess = past.len().saturating_sub(PAST_ACTIONS_MAX);
-        past.drain(..excess);
+    /// What a database of this target is called in the history.
+    pub fn identity_of(&self, directory: &Path) -> Option<DatabaseIdentity> {
+        self.target.databases.iter().find(|database| database.path == directory).map(DatabaseIdentity::of)
     }
 
     /// What is missing now, the facts' gaps and those that show only at run time.

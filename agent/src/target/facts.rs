@@ -3,11 +3,11 @@
 //! Finding these facts is the business of the sibling modules; using them that of `probe`, `sst` and
 //! `actuator`. Nothing here touches the system.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Names a process for as long as it lives: a pid alone can be reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId {
     /// Process id in the agent's own pid namespace.
     pub pid: u32,

@@ -5,6 +5,7 @@
 
 use super::TopError;
 use super::picture::Picture;
+use crate::audit::Event;
 use crate::snapshot::{RANGES_PUBLISHED_MAX, RangeView, TargetView};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -42,6 +43,15 @@ struct Ranges {
     ranges: Vec<RangeView>,
 }
 
+/// A page of events.
+#[derive(Debug, Deserialize)]
+pub struct EventsPage {
+    /// Id of the oldest event that the agent still has at hand.
+    pub oldest_id: Option<u64>,
+    /// Oldest first.
+    pub events: Vec<Event>,
+}
+
 impl Client {
     /// A client for `url`: `http://HOST:PORT`, with or without the scheme. Nothing is asked yet.
     ///
@@ -72,6 +82,14 @@ impl Client {
         let Targets { at, targets } = self.get("/api/v1/targets")?;
         let Ranges { ranges } = self.get(&format!("/api/v1/ranges?limit={RANGES_PUBLISHED_MAX}"))?;
         Ok(Picture { at, cycles: health.cycles, targets, ranges })
+    }
+
+    /// The events with a greater id than `since`, as many as the agent gives at a time.
+    ///
+    /// # Errors
+    /// As [`Client::picture`].
+    pub fn events(&self, since: u64) -> Result<EventsPage, TopError> {
+        self.get(&format!("/api/v1/events?since={since}"))
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, TopError> {

@@ -141,6 +141,8 @@ impl OwnEngine {
                 hook_library: None,
                 mechanism: None,
                 loader: Loader::default(),
+                state_directory: None,
+                audit_log: None,
             };
             let mut engine = match Engine::new(options) {
                 Ok(engine) => engine,

@@ -191,7 +191,23 @@ pub const METRICS: &[Metric] = &[
     counter(
         "sexton_actions_total",
         &["target", "state"],
-        "Actions that ended (done, skipped, failed, cancelled), and how the done ones were verified (helped, did_not_help).",
+        "Actions that ended (done, skipped, failed, cancelled, interrupted), and how the done ones were verified (helped, did_not_help).",
     ),
     counter("sexton_bytes_rewritten_total", TARGET, "Bytes of the SST files that ended actions replaced."),
+    gauge(
+        "sexton_policy_current",
+        &[],
+        "Whether what is in the policy's file is in force (1), or the last good one instead (0).",
+    ),
+    gauge(
+        "sexton_state_writable",
+        &[],
+        "Whether the agent's state can be written (1) or not (0); while it cannot, no action begins.",
+    ),
+    gauge(
+        "sexton_state_waiting_batches",
+        &[],
+        "Batches of records that wait in memory until the state can be written.",
+    ),
+    counter("sexton_events_total", &["event"], "Events that were told, as in /api/v1/events."),
 ];

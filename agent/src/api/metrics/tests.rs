@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use super::*;
-use crate::snapshot::{ActionView, AgentView, GapView, ProbePriceView, ProbeView, RangeView};
+use crate::snapshot::{ActionView, AgentView, GapView, ProbePriceView, ProbeView, RangeView, StateView};
 use sexton_tuner::evidence::Counters;
 use std::path::Path;
 
@@ -43,6 +43,8 @@ fn full() -> Snapshot {
             version: "0.1.0".to_owned(),
             cycles: 7,
             probe_prices: vec![ProbePriceView { kind: "seek".to_owned(), seconds: 2.5e-6 }],
+            state: StateView { is_writable: true, waiting: 3, ..StateView::default() },
+            events_told: [("slice_done".to_owned(), 4)].into(),
             ..AgentView::default()
         },
         targets: vec![target, TargetView { state: TargetState::Lost, ..TargetView::default() }],
@@ -84,6 +86,9 @@ fn shows_the_snapshot() {
         r#"sexton_actions_total{state="failed",target="ozone-om"} 0"#,
         r#"sexton_actions_running{target="ozone-om"} 1"#,
         r#"sexton_bytes_rewritten_total{target="ozone-om"} 1000"#,
+        "sexton_state_writable 1",
+        "sexton_state_waiting_batches 3",
+        r#"sexton_events_total{event="slice_done"} 4"#,
     ];
     for line in expected {
         assert!(text.lines().any(|shown| shown == line), "{line} is not in\n{text}");

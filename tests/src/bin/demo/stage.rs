@@ -78,7 +78,7 @@ impl Stage {
                     bar.finish();
                     return Ok(filled);
                 }
-                Line::Second(_) | Line::Ended(_) => {}
+                Line::Second(_) | Line::Verified(_) | Line::Ended(_) => {}
             }
         }
     }

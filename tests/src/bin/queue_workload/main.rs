@@ -49,17 +49,25 @@ struct Arguments {
     /// Threads that list; when all are in a list, the lists due meanwhile are counted as missed.
     #[arg(long, default_value_t = 2)]
     list_threads: u32,
+    /// Keys in a bucket: so many follow each other below one prefix, and lists begin at the prefix of the oldest key;
+    /// 0: all keys are below one.
+    #[arg(long, default_value_t = 0)]
+    bucket_keys: u64,
+    /// Pause between two reads of the whole table that compare it with what was written, milliseconds; 0: none.
+    #[arg(long, default_value_t = 0)]
+    verify_interval_ms: u64,
 }
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let table = Table::open(&arguments.directory)?;
+    let table = Table::open(&arguments.directory, arguments.bucket_keys)?;
     let (creates, deletes) = fill(&table, arguments.keys)?;
     let pace = pace::Pace {
         creates_per_second: arguments.creates_per_second,
         deletes_per_second: arguments.deletes_per_second,
         lists_per_second: arguments.lists_per_second,
         list_threads: arguments.list_threads,
+        verify_interval: Duration::from_millis(arguments.verify_interval_ms),
         duration: Duration::from_secs(arguments.seconds),
     };
     pace::run(&table, &pace, creates, deletes)

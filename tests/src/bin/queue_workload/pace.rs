@@ -4,7 +4,8 @@ use crate::report::{self, Reporter};
 use crate::table::{List, Table};
 use anyhow::{Context, Result};
 use rust_rocksdb::perf::PerfContext;
-use std::sync::atomic::{AtomicBool, Ordering};
+use sexton_tests::workload::Line;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,16 @@ pub struct Pace {
     pub lists_per_second: u32,
     /// Threads that list.
     pub list_threads: u32,
+    /// Pause between two reads of the whole table; zero: none.
+    pub verify_interval: Duration,
     /// How long.
     pub duration: Duration,
+}
+
+/// Keys created and deleted since the table was made.
+struct Written {
+    creates: AtomicU64,
+    deletes: AtomicU64,
 }
 
 /// What the threads did since it was last taken.
@@ -66,16 +75,20 @@ pub fn run(table: &Table, pace: &Pace, creates: u64, deletes: u64) -> Result<()>
     let done = Mutex::new(Done::default());
     let interval = SECOND / pace.lists_per_second.max(1);
     let schedule = Mutex::new(Schedule { due: start, interval });
+    let written = Written { creates: AtomicU64::new(creates), deletes: AtomicU64::new(deletes) };
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write(table, pace, (creates, deletes), &done, &stop));
-        let listers: Vec<_> =
-            (0..pace.list_threads).map(|_| scope.spawn(|| list(table, &schedule, &done, &stop))).collect();
-        let reported = report_seconds(table, pace, start, &done, || {
-            writer.is_finished() || listers.iter().any(|lister| lister.is_finished())
-        });
+        let writer = scope.spawn(|| write(table, pace, &written, &done, &stop));
+        let listers =
+            (0..pace.list_threads).map(|_| scope.spawn(|| list(table, &written, &schedule, &done, &stop)));
+        let mut threads: Vec<_> = std::iter::once(writer).chain(listers).collect();
+        if !pace.verify_interval.is_zero() {
+            threads.push(scope.spawn(|| verify(table, pace.verify_interval, &written, &stop)));
+        }
+        let reported =
+            report_seconds(table, pace, start, &done, || threads.iter().any(|thread| thread.is_finished()));
         stop.store(true, Ordering::Relaxed);
-        let threads = std::iter::once(writer).chain(listers);
         let ended: Result<Vec<()>> = threads
+            .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| anyhow::bail!("a thread panicked")))
             .collect();
         // A thread that failed is the cause; the report only noticed.
@@ -105,14 +118,10 @@ fn report_seconds(
 }
 
 /// Creates and deletes at the pace; what is late, because RocksDB stalled, is made up for.
-fn write(
-    table: &Table,
-    pace: &Pace,
-    (mut creates, mut deletes): (u64, u64),
-    done: &Mutex<Done>,
-    stop: &AtomicBool,
-) -> Result<()> {
+fn write(table: &Table, pace: &Pace, written: &Written, done: &Mutex<Done>, stop: &AtomicBool) -> Result<()> {
     let start = Instant::now();
+    let (mut creates, mut deletes) =
+        (written.creates.load(Ordering::Acquire), written.deletes.load(Ordering::Acquire));
     let (creates_before, deletes_before) = (creates, deletes);
     while !stop.load(Ordering::Relaxed) {
         let elapsed_ns = u128::from(report::nanoseconds(start.elapsed()));
@@ -122,10 +131,12 @@ fn write(
         while creates - creates_before < due(pace.creates_per_second) {
             table.create(creates)?;
             creates += 1;
+            written.creates.store(creates, Ordering::Release);
         }
         while deletes - deletes_before < due(pace.deletes_per_second) {
             table.delete(deletes)?;
             deletes += 1;
+            written.deletes.store(deletes, Ordering::Release);
         }
         let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
         done.creates += creates - creates_taken;
@@ -136,13 +147,30 @@ fn write(
     Ok(())
 }
 
-fn list(table: &Table, schedule: &Mutex<Schedule>, done: &Mutex<Done>, stop: &AtomicBool) -> Result<()> {
+/// Reads the whole table again and again.
+fn verify(table: &Table, interval: Duration, written: &Written, stop: &AtomicBool) -> Result<()> {
+    let counts = || (written.creates.load(Ordering::Acquire), written.deletes.load(Ordering::Acquire));
+    while !stop.load(Ordering::Relaxed) {
+        report::print(&Line::Verified(table.verify(counts)?))?;
+        std::thread::sleep(interval);
+    }
+    Ok(())
+}
+
+fn list(
+    table: &Table,
+    written: &Written,
+    schedule: &Mutex<Schedule>,
+    done: &Mutex<Done>,
+    stop: &AtomicBool,
+) -> Result<()> {
     let context = PerfContext::default();
     while !stop.load(Ordering::Relaxed) {
         let now = Instant::now();
         let (turn, missed) = schedule.lock().unwrap_or_else(PoisonError::into_inner).take(now);
         std::thread::sleep(turn.saturating_duration_since(now));
-        let list = table.list(&context).context("in a list thread")?;
+        let list =
+            table.list(&context, written.deletes.load(Ordering::Acquire)).context("in a list thread")?;
         let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
         done.lists.push(list);
         done.lists_missed += missed;

@@ -1,13 +1,13 @@
 //! The queue's table: one column family of a RocksDB, and the three things that are done to it.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use rust_rocksdb::perf::{PerfContext, PerfMetric};
 use rust_rocksdb::statistics::{StatsLevel, Ticker};
 use rust_rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, Options,
     WaitForCompactOptions, WriteOptions,
 };
-use sexton_tests::workload::{COLUMN_FAMILY, Level, PREFIX};
+use sexton_tests::workload::{COLUMN_FAMILY, Level, PREFIX, Verified};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -24,6 +24,9 @@ const BLOCK_BYTES: usize = 16 << 10;
 const WRITE_BUFFER_BYTES: usize = 64 << 20;
 /// Small, so that the files are many and a range does not share its files with half of the table.
 const TARGET_FILE_BYTES: u64 = 8 << 20;
+/// FNV-1a, 64 bits.
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0100_0000_01b3;
 /// RocksDB's own compactions settle within seconds; when not, the paced part begins anyway.
 const SETTLE_LIMIT: Duration = Duration::from_secs(20);
 
@@ -32,6 +35,8 @@ pub struct Table {
     database: DB,
     options: Options,
     write: WriteOptions,
+    /// Keys below one prefix; 0: all.
+    bucket_keys: u64,
 }
 
 /// What one list cost.
@@ -48,7 +53,7 @@ pub struct List {
 
 impl Table {
     /// Creates the database.
-    pub fn open(directory: &Path) -> Result<Table> {
+    pub fn open(directory: &Path, bucket_keys: u64) -> Result<Table> {
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_cache(&Cache::new_lru_cache(BLOCK_CACHE_BYTES));
         blocks.set_block_size(BLOCK_BYTES);
@@ -69,7 +74,7 @@ impl Table {
             .with_context(|| format!("creating a database in {}", directory.display()))?;
         let mut write = WriteOptions::default();
         write.disable_wal(true);
-        Ok(Table { database, options, write })
+        Ok(Table { database, options, write, bucket_keys })
     }
 
     fn family(&self) -> Result<&ColumnFamily> {
@@ -79,21 +84,35 @@ impl Table {
     /// Writes key number `number`.
     pub fn create(&self, number: u64) -> Result<()> {
         let value = value(number);
-        self.database.put_cf_opt(self.family()?, key(number), value, &self.write).context("writing a key")
+        self.database
+            .put_cf_opt(self.family()?, self.key(number), value, &self.write)
+            .context("writing a key")
     }
 
     /// Deletes key number `number`.
     pub fn delete(&self, number: u64) -> Result<()> {
-        self.database.delete_cf_opt(self.family()?, key(number), &self.write).context("deleting a key")
+        self.database.delete_cf_opt(self.family()?, self.key(number), &self.write).context("deleting a key")
     }
 
-    /// Reads the first keys of the table, as a directory listing does.
-    pub fn list(&self, context: &PerfContext) -> Result<List> {
+    /// What the keys of a bucket begin with: the one that key number `number` is in.
+    fn prefix(&self, number: u64) -> String {
+        match number.checked_div(self.bucket_keys) {
+            Some(bucket) => format!("/vol1/bucket{bucket:08}/"),
+            None => PREFIX.to_owned(),
+        }
+    }
+
+    fn key(&self, number: u64) -> String {
+        format!("{}key{number:012}", self.prefix(number))
+    }
+
+    /// Reads the first keys of the bucket that key number `oldest` is in, as a directory listing does.
+    pub fn list(&self, context: &PerfContext, oldest: u64) -> Result<List> {
         let tombstones = context.metric(PerfMetric::InternalDeleteSkippedCount);
         let block_reads = context.metric(PerfMetric::BlockReadCount);
         let start = Instant::now();
         let mut iterator = self.database.raw_iterator_cf(self.family()?);
-        iterator.seek(PREFIX);
+        iterator.seek(self.prefix(oldest));
         let mut keys = 0;
         while iterator.valid() && keys < KEYS_PER_LIST {
             keys += 1;
@@ -107,6 +126,40 @@ impl Table {
             tombstones_skipped: context.metric(PerfMetric::InternalDeleteSkippedCount) - tombstones,
             block_reads: context.metric(PerfMetric::BlockReadCount) - block_reads,
         })
+    }
+
+    /// Reads the whole table as of one moment; fails at the first key or value that was not written so. `written`
+    /// gives how many keys have been created and deleted.
+    pub fn verify(&self, written: impl Fn() -> (u64, u64)) -> Result<Verified> {
+        let before = written();
+        let mut iterator = self.database.raw_iterator_cf(self.family()?);
+        iterator.seek_to_first();
+        let after = written();
+        let mut verified = Verified { checksum: FNV_OFFSET, ..Verified::default() };
+        let mut expected = None;
+        while let Some((key_read, value_read)) = iterator.item() {
+            let number = match expected {
+                Some(number) => number,
+                None => number_of(key_read).context("a key that nobody wrote")?,
+            };
+            verified.first = expected.map_or(number, |_| verified.first);
+            ensure!(
+                key_read == self.key(number).as_bytes(),
+                "key {number} is missing: {key_read:?} stands there"
+            );
+            ensure!(value_read == value(number), "key {number} has another value");
+            verified.checksum = fnv(fnv(verified.checksum, key_read), value_read);
+            verified.keys += 1;
+            expected = Some(number + 1);
+            iterator.next();
+        }
+        iterator.status().context("reading the whole table")?;
+        let end = verified.first + verified.keys;
+        // One write may be under way at either moment.
+        let right =
+            (before.1..=after.1 + 1).contains(&verified.first) && (before.0..=after.0 + 1).contains(&end);
+        ensure!(right, "keys {} to {end} are there; written: {before:?} to {after:?}", verified.first);
+        Ok(verified)
     }
 
     /// Flushes the memtable, as an object store does whenever it takes a checkpoint of its tables.
@@ -148,8 +201,14 @@ impl Table {
     }
 }
 
-fn key(number: u64) -> String {
-    format!("{PREFIX}key{number:012}")
+/// The number in a key.
+fn number_of(key: &[u8]) -> Option<u64> {
+    std::str::from_utf8(key).ok()?.rsplit_once("/key")?.1.parse().ok()
+}
+
+/// FNV-1a over further bytes.
+fn fnv(sum: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(sum, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(FNV_PRIME))
 }
 
 /// Bytes that LZ4 cannot shorten: a xorshift generator seeded with the key's number.

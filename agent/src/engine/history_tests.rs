@@ -1,0 +1,146 @@
+//! Histories in directories of their own; an agent that ends is one that is dropped.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+use super::*;
+use sexton_tuner::key::Key;
+use std::path::Path;
+
+fn open(directory: &Path) -> History {
+    History::new(Chronicle::open(Some(directory), None).unwrap())
+}
+
+fn nowhere() -> History {
+    History::new(Chronicle::open(None, None).unwrap())
+}
+
+/// This test's own process: it lives as long as the test.
+fn own() -> ProcessId {
+    crate::target::process::process_id(std::process::id()).unwrap()
+}
+
+fn identity(inode: u64) -> DatabaseIdentity {
+    DatabaseIdentity { path: "/db".into(), inode }
+}
+
+fn begun(prefix: &str) -> Begun {
+    let range = KeyRange::with_prefix(Key::new(prefix));
+    let view = ActionView {
+        action: "compact_range".into(),
+        target: "java-1".into(),
+        subject: "keyTable".into(),
+        cost_bytes: 1_000,
+        ..ActionView::default()
+    };
+    let place = Place { database: identity(1), column_family: "keyTable".into(), range };
+    Begun { view, process: own(), place: Some(place) }
+}
+
+fn before() -> RangeAssessment {
+    serde_json::from_value(serde_json::json!({
+        "target": "java-1", "database": "/db", "column_family": "default",
+        "range": { "begin": "", "end": null }, "operations_per_second": 1.0, "tombstones_per_seek": 1.0,
+        "memtable_tombstones_per_seek": 0.0, "misses_per_seek": 0.0, "size_bytes": 1, "entries": 1,
+        "deletions": 1, "density": 1.0, "pain_seconds_per_second": 1.0,
+        "relief_seconds_per_second": 1.0, "cost_bytes": 1, "relief_per_byte": 1.0, "reason": ""
+    }))
+    .unwrap()
+}
+
+fn done(history: &mut History, prefix: &str) -> u64 {
+    let id = history.begin(begun(prefix)).unwrap();
+    history.end(id, true, |action| action.state = "done".into());
+    id
+}
+
+fn names(history: &History) -> Vec<&'static str> {
+    history.chronicle().events().iter().map(|event| event.what.name()).collect()
+}
+
+#[test]
+fn only_the_newest_actions_are_kept() {
+    let mut history = nowhere();
+    for _ in 0..ACTIONS_STORED_MAX + 10 {
+        history.begin(begun("a/")).unwrap();
+    }
+    let actions = history.actions();
+    assert_eq!(actions.len(), ACTIONS_KEPT_MAX);
+    assert_eq!(actions.first().map(|action| action.id), Some(ACTIONS_STORED_MAX as u64 + 10));
+    assert_eq!(history.actions.len(), ACTIONS_STORED_MAX);
+}
+
+#[test]
+fn a_measurement_is_not_owed_for_ever() {
+    let mut history = nowhere();
+    let id = done(&mut history, "a/");
+    history.owe(id, before());
+    let mut windows = 0;
+    while let Some(owed) = history.due("java-1").pop() {
+        windows += 1;
+        if !history.postpone(owed) {
+            break;
+        }
+    }
+    assert_eq!(windows, VERIFY_WINDOWS_MAX + 1);
+    assert!(!history.owes("java-1"));
+}
+
+#[test]
+fn what_was_done_and_what_is_owed_outlives_the_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = open(folder.path());
+    let id = done(&mut first, "a/");
+    first.owe(id, before());
+    first.keep_throttle(own(), "java-1", "scrub", "slow");
+    let gone = ProcessId { start_time_ticks: 1, ..own() };
+    first.keep_throttle(gone, "java-0", "scrub", "slow");
+    let bucket = BudgetBucket { tokens_bytes: -5, refilled_at: jiff::Timestamp::UNIX_EPOCH };
+    first.keep_budget(&bucket);
+    drop(first);
+
+    let mut second = open(folder.path());
+    let action = second.actions().remove(0);
+    assert_eq!((action.id, action.state.as_str(), action.is_earlier), (id, "done", true));
+    assert!(second.owes("java-1"), "its target still lives");
+    assert_eq!(second.budget(), Some(bucket));
+    let throttles = second.throttles();
+    assert_eq!(throttles.len(), 1, "those of ended processes are forgotten: {throttles:?}");
+    assert_eq!(done(&mut second, "b/"), id + 1, "counting goes on");
+    assert_eq!(second.past_actions(&identity(1)).len(), 2);
+    assert!(second.past_actions(&identity(2)).is_empty(), "another database at the same path");
+}
+
+#[test]
+fn an_action_under_way_is_interrupted_exactly_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let id = open(folder.path()).begin(begun("a/")).unwrap();
+    let mut second = open(folder.path());
+    let action = second.actions().remove(0);
+    assert_eq!((action.id, action.state.as_str(), action.is_earlier), (id, "interrupted", false));
+    assert!(action.ended_at.is_some());
+    assert_eq!(second.past_actions(&identity(1)).len(), 1, "its cooldown counts");
+    assert_eq!((second.take_interrupted_bytes(), second.take_interrupted_bytes()), (1_000, 0));
+    drop(second);
+    let mut third = open(folder.path());
+    assert_eq!(third.take_interrupted_bytes(), 0);
+    assert_eq!(third.actions().len(), 1);
+    assert_eq!(names(&third), ["slice_started", "interrupted"]);
+}
+
+#[test]
+fn failures_add_up_and_help_ends_them() {
+    let mut history = nowhere();
+    let mut verdict = |prefix: &str, helped: bool| {
+        let id = done(&mut history, prefix);
+        let owed = Owed { id, before: before(), windows_waited: 0 };
+        history.settle(&owed, helped, "so", |action| action.state = "helped".into());
+        let past = history.past_actions(&identity(1));
+        (past.last().unwrap().helped, past.last().unwrap().failures_in_a_row)
+    };
+    assert_eq!(verdict("a/", false), (Some(false), 1));
+    assert_eq!(verdict("a/", false), (Some(false), 2));
+    assert_eq!(verdict("b/", false), (Some(false), 1), "another range");
+    assert_eq!(verdict("a/", true), (Some(true), 0));
+    assert_eq!(verdict("a/", false), (Some(false), 1));
+    let backed_off = names(&history).into_iter().filter(|name| *name == "backed_off");
+    assert_eq!(backed_off.count(), 4);
+}

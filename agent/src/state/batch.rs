@@ -1,0 +1,85 @@
+//! Records and how they are named: what is written together is written whole or not at all.
+
+use serde::Serialize;
+
+/// Kinds of records; each has its own place in the key space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What was done, by number.
+    Action,
+    /// What was said, by number.
+    Event,
+    /// Throttles in force, by process and name.
+    Throttle,
+    /// Single values of the agent, by name.
+    Agent,
+    /// When a database was last surveyed, by database.
+    Survey,
+    /// Ranges that the last plan wanted and that have not had their turn, by database.
+    Wanted,
+}
+
+impl Kind {
+    /// What the keys of its records begin with.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Kind::Action => "action/",
+            Kind::Event => "event/",
+            Kind::Throttle => "throttle/",
+            Kind::Agent => "agent/",
+            Kind::Survey => "survey/",
+            Kind::Wanted => "wanted/",
+        }
+    }
+
+    /// The whole key of a record.
+    pub fn key(self, name: &str) -> String {
+        format!("{}{name}", self.prefix())
+    }
+}
+
+/// The name of a numbered record: names are in the order of their numbers.
+pub fn numbered(number: u64) -> String {
+    format!("{number:020}")
+}
+
+/// Writes that belong together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Keys with their new values; without one the record goes.
+    pub(super) writes: Vec<(String, Option<Vec<u8>>)>,
+}
+
+impl Batch {
+    /// Adds a record, or replaces it.
+    ///
+    /// What cannot be written as JSON is left out: none of the types that are kept here can fail to.
+    pub fn put(&mut self, kind: Kind, name: &str, value: &impl Serialize) {
+        if let Ok(bytes) = serde_json::to_vec(value) {
+            self.writes.push((kind.key(name), Some(bytes)));
+        }
+    }
+
+    /// Removes a record.
+    pub fn remove(&mut self, kind: Kind, name: &str) {
+        self.writes.push((kind.key(name), None));
+    }
+
+    /// The batch that undoes this one where nothing was there before.
+    pub(super) fn removal(&self) -> Batch {
+        Batch { writes: self.writes.iter().map(|(key, _)| (key.clone(), None)).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn names_are_in_the_order_of_their_numbers(one: u64, two: u64) {
+            prop_assert_eq!(one.cmp(&two), numbered(one).cmp(&numbered(two)));
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! An agent's state directory, read by the tests themselves: the store with RocksDB, the audit log line by line.
+
+use anyhow::{Context, Result, ensure};
+use rust_rocksdb::{DB, IteratorMode, Options};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// All records of a kind in the store of an agent that has ended, by name.
+pub fn records(directory: &Path, kind: &str) -> Result<BTreeMap<String, Value>> {
+    let store = directory.join("store");
+    let database = DB::open_for_read_only(&Options::default(), &store, false)
+        .with_context(|| format!("opening {}", store.display()))?;
+    let mut records = BTreeMap::new();
+    for entry in database.iterator(IteratorMode::Start) {
+        let (key, value) = entry.context("reading the store")?;
+        let key = String::from_utf8(key.into_vec()).context("a name that is no text")?;
+        if let Some(name) = key.strip_prefix(kind).and_then(|rest| rest.strip_prefix('/')) {
+            records
+                .insert(name.to_owned(), serde_json::from_slice(&value).context("a record that is no JSON")?);
+        }
+    }
+    Ok(records)
+}
+
+/// The events of an audit log, oldest first; torn lines are passed over, and there may be one a kill.
+pub fn events(audit_log: &Path) -> Result<Vec<Value>> {
+    let text =
+        std::fs::read_to_string(audit_log).with_context(|| format!("reading {}", audit_log.display()))?;
+    let events: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    ensure!(!events.is_empty(), "{} has no event", audit_log.display());
+    Ok(events)
+}
+
+/// The name of an event.
+pub fn name(event: &Value) -> &str {
+    event.get("event").and_then(Value::as_str).unwrap_or_default()
+}
