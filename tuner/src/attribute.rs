@@ -9,6 +9,7 @@ use crate::cost::Levels;
 use crate::evidence::{Observation, SeekKind, SstFile};
 use crate::frames::{FileShare, ObservationShare};
 use crate::key::Key;
+use crate::options::ColumnFamilyOptions;
 use crate::pain::{Events, Loss, events};
 use crate::range::KeyRange;
 use crate::share::{Share, share_of, share_of_all};
@@ -21,7 +22,7 @@ const LIVE_ENTRIES_SLACK: u64 = 1000;
 
 /// One column family, cut into candidate ranges.
 pub(crate) struct ColumnFamily<'a> {
-    pub(crate) levels: Levels<'a>,
+    pub(crate) levels: Levels,
     pub(crate) ranges: Vec<KeyRange>,
     shares: Vec<Share>,
     files_in_range: Vec<Vec<&'a SstFile>>,
@@ -34,6 +35,7 @@ impl<'a> ColumnFamily<'a> {
         files: &[&'a SstFile],
         parts: &[&'a SstFile],
         input: &CandidateInput<'_>,
+        options: &ColumnFamilyOptions,
         first_range: u32,
     ) -> ColumnFamily<'a> {
         let ranges = candidates(input);
@@ -46,7 +48,7 @@ impl<'a> ColumnFamily<'a> {
                 }
             }
         }
-        ColumnFamily { levels: Levels::of(files), ranges, shares, files_in_range, first_range }
+        ColumnFamily { levels: Levels::of(files, options), ranges, shares, files_in_range, first_range }
     }
 
     /// The range with this number among all column families' ranges.
@@ -259,7 +261,7 @@ mod tests {
                 range_bytes_max,
                 density: 0.1,
             };
-            let family = ColumnFamily::new(&files, &parts, &input, 7);
+            let family = ColumnFamily::new(&files, &parts, &input, &ColumnFamilyOptions::default(), 7);
             let loss = EventCosts::default().loss(&operation);
             let shares = family.observation_shares(&operation, loss);
             let sum = |value: fn(&ObservationShare) -> u64| shares.iter().map(value).sum::<u64>();

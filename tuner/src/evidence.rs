@@ -3,8 +3,11 @@
 //! The agent fills these from the probes (observations, window), the sentinel (exact totals) and the
 //! SST files' statistics. Nothing here decides anything.
 
+use crate::options::ColumnFamilyOptions;
+use crate::policy::RemedyKind;
 use crate::{key::Key, range::KeyRange};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Which positioning call opened an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -213,6 +216,9 @@ pub struct PastAction {
     pub helped: Option<bool>,
     /// How many times in a row acting on this range has not helped.
     pub failures_in_a_row: u32,
+    /// What was done. A flush and a compaction of the same keys do not wait for each other.
+    #[serde(default)]
+    pub remedy: RemedyKind,
 }
 
 /// Everything known of one database of one target at one moment.
@@ -230,11 +236,21 @@ pub struct Evidence {
     pub observations: Vec<Observation>,
     /// Live SST files of all column families.
     pub files: Vec<SstFile>,
+    /// Options of its column families, by name; those that are missing have RocksDB's defaults.
+    #[serde(default)]
+    pub column_families: BTreeMap<String, ColumnFamilyOptions>,
     /// What the window saw read from this database's SST files.
     #[serde(default)]
     pub file_reads: Vec<FileReads>,
     /// Earlier actions, newest last.
     pub past_actions: Vec<PastAction>,
+}
+
+impl Evidence {
+    /// The options of a column family, as far as they are known.
+    pub fn options_of(&self, column_family: &str) -> ColumnFamilyOptions {
+        self.column_families.get(column_family).cloned().unwrap_or_default()
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub mod frames;
 pub mod governor;
 pub mod heat;
 pub mod key;
+pub mod options;
 pub mod pain;
 pub mod plan;
 pub mod policy;
@@ -20,20 +21,24 @@ pub mod prefix;
 pub mod queue;
 pub mod range;
 pub mod rank;
+pub mod remedy;
 pub mod schedule;
 pub mod share;
+pub mod slice;
 pub mod throttle;
 pub mod verify;
 pub mod words;
 
 mod attribute;
+mod left_out;
 mod planner;
+mod walk;
 
 pub use evidence::Evidence;
 pub use key::Key;
 pub use plan::{
-    Action, Budget, CompactRange, Plan, PlanInput, PlanTarget, Refusal, Rule, SetThrottle, ThrottlesInForce,
-    plan,
+    Action, Budget, CompactRange, Flush, Plan, PlanInput, PlanTarget, Refusal, Rule, SetOptions, SetThrottle,
+    ThrottlesInForce, plan,
 };
 pub use policy::{Policy, PolicyError, TargetPolicy};
 pub use range::KeyRange;

@@ -1,7 +1,8 @@
 //! The plan: what to do now, what not to do, and why. A pure function of its input.
 
+use crate::cost::Bottommost;
 use crate::evidence::Evidence;
-use crate::planner::Planner;
+use crate::planner::{Families, Planner};
 use crate::policy::{Policy, TargetPolicy, TimeSpan};
 use crate::range::KeyRange;
 use crate::rank::{AssessError, RangeAssessment, assess, compare};
@@ -49,6 +50,8 @@ pub struct PlanInput<'a> {
     pub throttles_in_force: &'a ThrottlesInForce,
     /// The time the plan is for.
     pub now: Timestamp,
+    /// An earlier plan: the difference tells whether tombstones are becoming more. Without one nothing waits.
+    pub previous: Option<&'a Plan>,
 }
 
 /// What to do now, what not to do, and why.
@@ -58,9 +61,9 @@ pub struct Plan {
     pub at: Timestamp,
     /// Bytes that may be rewritten.
     pub budget_bytes: u64,
-    /// Bytes that the actions would rewrite: never more than the budget.
+    /// Bytes that the actions would write: never more than the budget.
     pub cost_bytes: u64,
-    /// In the order to carry them out: throttles, then compactions, best first.
+    /// In the order to carry them out: throttles, options, flushes, then compactions, best first.
     pub actions: Vec<Action>,
     /// Ranges that hurt and are left alone, and why.
     pub refusals: Vec<Refusal>,
@@ -72,13 +75,17 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "action")]
 pub enum Action {
-    /// Compact a range.
+    /// Compact a range, or a slice of it.
     CompactRange(CompactRange),
+    /// Flush a column family.
+    Flush(Flush),
+    /// Set an option of a column family.
+    SetOptions(SetOptions),
     /// Set a throttle.
     SetThrottle(SetThrottle),
 }
 
-/// A range to compact.
+/// A range, or a slice of one, to compact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompactRange {
     /// Target's name.
@@ -87,14 +94,64 @@ pub struct CompactRange {
     pub database: String,
     /// Column family.
     pub column_family: String,
-    /// Keys.
+    /// Keys to compact.
     pub range: KeyRange,
+    /// The whole range whose pain was assessed: where the relief is to be looked for.
+    pub of: KeyRange,
+    /// What is done with the bottommost level's files: forced only where they hold tombstones.
+    #[serde(default)]
+    pub bottommost: Bottommost,
     /// Bytes it would rewrite.
+    pub cost_bytes: u64,
+    /// Bytes that the largest of its jobs rewrites: so much room on the disk it needs meanwhile.
+    #[serde(default)]
+    pub largest_job_bytes: u64,
+    /// Pain that compacting these keys should relieve.
+    pub relief_seconds_per_second: f64,
+    /// Deletions in them.
+    pub deletions: u64,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// A column family to flush: the tombstones that hurt lie in its memtables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Flush {
+    /// Target's name.
+    pub target: String,
+    /// Database directory.
+    pub database: String,
+    /// Column family.
+    pub column_family: String,
+    /// The ranges that hurt, worst first.
+    pub ranges: Vec<KeyRange>,
+    /// Bytes it would write: a full memtable at most.
     pub cost_bytes: u64,
     /// Pain it should relieve.
     pub relief_seconds_per_second: f64,
-    /// Deletions in it.
-    pub deletions: u64,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// An option of a column family to set while its database is open.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SetOptions {
+    /// Target's name.
+    pub target: String,
+    /// Database directory.
+    pub database: String,
+    /// Column family.
+    pub column_family: String,
+    /// RocksDB's name of the option.
+    pub name: String,
+    /// Its new value.
+    pub value: String,
+    /// The value that is in force, to be put back when the option is not wanted any more.
+    pub restore: String,
+    /// The ranges that hurt, worst first.
+    pub ranges: Vec<KeyRange>,
+    /// Pain it should relieve.
+    pub relief_seconds_per_second: f64,
     /// Why, in words.
     pub reason: String,
 }
@@ -132,6 +189,14 @@ pub enum Rule {
     NoRelief,
     /// Too few deletions per entry in the files.
     LowDensity,
+    /// FIFO compaction: a compaction by range rewrites nothing.
+    FifoCompaction,
+    /// None of the remedies that the policy allows would help.
+    NoRemedy,
+    /// Soon the same bytes will drop many more tombstones.
+    Waiting,
+    /// The slice relieves far less per byte than the rest of its range.
+    Sliver,
     /// It was compacted a short while ago.
     Cooldown,
     /// Compacting it did not help the last times.
@@ -154,6 +219,10 @@ impl Rule {
             Rule::BelowThreshold => "below_threshold",
             Rule::NoRelief => "no_relief",
             Rule::LowDensity => "low_density",
+            Rule::FifoCompaction => "fifo_compaction",
+            Rule::NoRemedy => "no_remedy",
+            Rule::Waiting => "waiting",
+            Rule::Sliver => "sliver",
             Rule::Cooldown => "cooldown",
             Rule::BackOff => "back_off",
             Rule::Overlap => "overlap",
@@ -195,8 +264,9 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, AssessError> {
         actions.extend(planner.throttles(target));
         for evidence in target.evidence {
             let ranges = assess(evidence, target.policy, input.policy)?;
+            let mut families = Families::of(evidence);
             for range in &ranges {
-                planner.consider(target, evidence, range);
+                planner.consider(target, &mut families, range);
             }
             assessments.extend(ranges);
         }

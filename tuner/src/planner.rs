@@ -1,24 +1,33 @@
 //! The rules of planning: which ranges are worth it, which have to rest, and what the budget pays for.
 //!
-//! The plan's types and the entry point are in [`crate::plan`].
+//! The plan's types and the entry point are in [`crate::plan`]; what is done about a range is chosen in
+//! [`crate::remedy`].
 
-use crate::evidence::{Evidence, PastAction};
+use crate::cost::Levels;
+use crate::evidence::{Evidence, Observation, PastAction, SstFile};
+use crate::left_out::LeftOut;
+use crate::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::plan::{
-    Action, COMPACTIONS_MAX, CompactRange, PlanInput, PlanTarget, REFUSALS_MAX, Refusal, Rule, SetThrottle,
+    Action, COMPACTIONS_MAX, CompactRange, Flush, PlanInput, PlanTarget, REFUSALS_MAX, Refusal, Rule,
+    SetOptions, SetThrottle,
 };
-use crate::policy::{Mode, Policy, TimeSpan};
+use crate::policy::{Mode, Policy, RemedyKind, TimeSpan};
 use crate::queue::{DisplacedBy, QUEUE_CAPACITY, Queue, Wanted};
 use crate::range::KeyRange;
-use crate::rank::RangeAssessment;
+use crate::rank::{COST_BYTES_MIN, RangeAssessment, by_column_family, observations_of, parts};
+use crate::remedy::{Case, Remedy, are_in_memtables};
 use crate::schedule::io_budget_at;
+use crate::slice::{Slice, SliceInput, slices};
 use crate::throttle::{ThrottleSetting, throttle_values};
 use crate::words;
+use std::collections::BTreeMap;
 
 /// Least share of a range's pain that compaction must relieve; below it readers wait for block reads.
 const RELIEF_SHARE_MIN: f64 = 0.1;
 
-/// From this share of tombstones in memtables on the files' density says nothing about a range.
-const MEMTABLE_SHARE_MIN: f64 = 0.5;
+/// A slice that relieves less than this share of what its range does on average, per byte, is left out: at the
+/// edge of a range a whole file would be rewritten for a sliver of it.
+const SLIVER_SHARE: f64 = 0.125;
 
 /// After a compaction that did not help a range is left alone for twice the cooldown, or this where
 /// there is none, then four times, and so on.
@@ -27,17 +36,67 @@ const BACK_OFF_MIN: TimeSpan = TimeSpan::from_seconds(60);
 /// But never longer than this: what pinned the tombstones goes away some day.
 const BACK_OFF_MAX: TimeSpan = TimeSpan::from_seconds(7 * 86_400);
 
+/// One database's column families, looked up as they are needed.
+pub(crate) struct Families<'a> {
+    evidence: &'a Evidence,
+    observations: BTreeMap<Option<&'a str>, Vec<&'a Observation>>,
+    by_name: BTreeMap<&'a str, Family>,
+}
+
+/// What is needed to choose a remedy in a column family.
+pub(crate) struct Family {
+    levels: Levels,
+    parts: Vec<SstFile>,
+    options: ColumnFamilyOptions,
+}
+
+impl<'a> Families<'a> {
+    pub(crate) fn of(evidence: &'a Evidence) -> Families<'a> {
+        let observations = by_column_family(evidence, observations_of(evidence));
+        Families { evidence, observations, by_name: BTreeMap::new() }
+    }
+
+    fn get(&mut self, name: &str) -> Option<&Family> {
+        let is_it = |known: Option<&str>| known == Some(name);
+        let (name, observations) = self.observations.iter().find(|(known, _)| is_it(**known))?;
+        let family = || Family::of(self.evidence, name.unwrap_or(""), observations);
+        Some(self.by_name.entry((*name)?).or_insert_with(family))
+    }
+}
+
+impl Family {
+    fn of(evidence: &Evidence, name: &str, observations: &[&Observation]) -> Family {
+        let files: Vec<&SstFile> = evidence.files.iter().filter(|file| file.column_family == name).collect();
+        let options = evidence.options_of(name);
+        Family { levels: Levels::of(&files, &options), parts: parts(evidence, name, observations), options }
+    }
+}
+
+/// Target, database directory and column family.
+type Place = (String, String, String);
+
 /// Collects what is wanted and what is refused, then spends the budget.
 pub(crate) struct Planner<'a> {
     input: &'a PlanInput<'a>,
     queue: Queue,
+    flushes: BTreeMap<Place, Flush>,
+    options: BTreeMap<Place, SetOptions>,
     /// With the pain (or, from the queue, the relief) that they are sorted by.
     refusals: Vec<(f64, Refusal)>,
+    /// Slices that are not acted on.
+    left_out: LeftOut,
 }
 
 impl<'a> Planner<'a> {
     pub(crate) fn new(input: &'a PlanInput<'a>) -> Planner<'a> {
-        Planner { input, queue: Queue::new(QUEUE_CAPACITY), refusals: Vec::new() }
+        Planner {
+            input,
+            queue: Queue::new(QUEUE_CAPACITY),
+            flushes: BTreeMap::new(),
+            options: BTreeMap::new(),
+            refusals: Vec::new(),
+            left_out: LeftOut::default(),
+        }
     }
 
     /// What was refused, greatest pain first.
@@ -69,59 +128,206 @@ impl<'a> Planner<'a> {
         changed.map(action).collect()
     }
 
-    /// Queues a range, or refuses it.
-    pub(crate) fn consider(&mut self, target: &PlanTarget<'_>, evidence: &Evidence, range: &RangeAssessment) {
-        let column_family = match self.objection(target, evidence, range) {
-            Ok(column_family) => column_family,
-            Err((rule, reason)) => {
-                let refusal = Refusal {
-                    target: range.target.clone(),
-                    database: range.database.clone(),
-                    column_family: range.column_family.clone(),
-                    range: range.range.clone(),
-                    subject: self.subject(range.column_family.as_deref(), &range.range),
-                    rule,
-                    reason,
-                };
-                return self.refusals.push((range.pain_seconds_per_second, refusal));
-            }
+    /// Finds a remedy for a range, or refuses it.
+    pub(crate) fn consider(
+        &mut self,
+        target: &PlanTarget<'_>,
+        families: &mut Families<'_>,
+        range: &RangeAssessment,
+    ) {
+        let outcome = self.remedy(target, families, range);
+        if let Err((rule, reason)) = outcome {
+            let refusal = Refusal {
+                target: range.target.clone(),
+                database: range.database.clone(),
+                column_family: range.column_family.clone(),
+                range: range.range.clone(),
+                subject: self.subject(range.column_family.as_deref(), &range.range),
+                rule,
+                reason,
+            };
+            self.refusals.push((range.pain_seconds_per_second, refusal));
+        }
+    }
+
+    /// Notes what is to be done about a range; the first rule that forbids it otherwise.
+    fn remedy(
+        &mut self,
+        target: &PlanTarget<'_>,
+        families: &mut Families<'_>,
+        range: &RangeAssessment,
+    ) -> Result<(), (Rule, String)> {
+        let column_family = self.objection(target, range)?;
+        let evidence = families.evidence;
+        let Some(family) = families.get(&column_family) else {
+            let reason = "its files and its readers were not seen together".to_owned();
+            return Err((Rule::UnknownColumnFamily, reason));
         };
-        let displaced = self.queue.push(Wanted {
-            target: range.target.clone(),
-            database: range.database.clone(),
-            column_family,
-            range: range.range.clone(),
-            relief_per_byte: range.relief_per_byte,
-            relief_seconds_per_second: range.relief_seconds_per_second,
-            cost_bytes: range.cost_bytes,
-            deletions: range.deletions,
-            reason: range.reason.clone(),
-            queued_at: self.input.now,
+        let rests = |kind| self.rested(evidence, &column_family, &range.range, kind).is_err();
+        let case = Case {
+            range,
+            options: &family.options,
+            allowed: &target.policy.remedies,
+            flush_rests: rests(RemedyKind::Flush),
+            options_rest: rests(RemedyKind::Options),
+            earlier: self.earlier(range),
+        };
+        let remedy = match worth_it(self.input.policy, range) {
+            Ok(()) => case.remedy(self.input.policy),
+            Err((Rule::NoRelief, reason)) => match case.remedy_for_block_reads() {
+                Remedy::None => return Err((Rule::NoRelief, reason)),
+                remedy => remedy,
+            },
+            Err(refused) => return Err(refused),
+        };
+        match remedy {
+            Remedy::Compact => self.want_slices(family, evidence, &column_family, range),
+            Remedy::Flush { relief } => {
+                self.want_flush(&family.options, column_family, range, relief);
+                Ok(())
+            }
+            Remedy::SetOption { option, restore, relief } => {
+                let name = (option.name, option.value, restore);
+                self.want_option(name, column_family, range, relief);
+                Ok(())
+            }
+            Remedy::Wait { reason } => Err((Rule::Waiting, reason)),
+            Remedy::None => {
+                let allowed: Vec<&str> = target.policy.remedies.iter().map(|kind| kind.name()).collect();
+                let reason = format!("none of the policy's remedies ({}) would help", allowed.join(", "));
+                Err((Rule::NoRemedy, reason))
+            }
+        }
+    }
+
+    /// Seconds since the earlier plan, and the tombstones that readers skipped in these keys then.
+    fn earlier(&self, range: &RangeAssessment) -> Option<(f64, f64)> {
+        let previous = self.input.previous?;
+        let seconds = self.input.now.duration_since(previous.at).as_secs_f64();
+        let same = previous.assessments.iter().filter(|earlier| {
+            earlier.target == range.target
+                && earlier.database == range.database
+                && earlier.column_family == range.column_family
+                && earlier.range.overlaps(&range.range)
         });
-        for out in displaced {
+        let tombstones = same.map(|earlier| earlier.tombstones_per_seek).max_by(f64::total_cmp)?;
+        Some((seconds, tombstones))
+    }
+
+    /// Queues a range's slices, but for those that have to rest and for slivers.
+    fn want_slices(
+        &mut self,
+        family: &Family,
+        evidence: &Evidence,
+        column_family: &str,
+        range: &RangeAssessment,
+    ) -> Result<(), (Rule, String)> {
+        if family.levels.style() == CompactionStyle::Fifo {
+            let reason =
+                "with FIFO compaction a range cannot be compacted: files are dropped when they are old";
+            return Err((Rule::FifoCompaction, reason.to_owned()));
+        }
+        let parts: Vec<&SstFile> = family.parts.iter().collect();
+        let slices = slices(&SliceInput {
+            levels: &family.levels,
+            parts: &parts,
+            range: &range.range,
+            max_slice_bytes: self.input.policy.max_slice_bytes.bytes(),
+            are_in_memtables: are_in_memtables(range),
+        });
+        let count = slices.len();
+        let whole = Whole::of(&slices);
+        for (number, slice) in (1..).zip(slices) {
+            let rested = self.rested(evidence, column_family, &slice.range, RemedyKind::Compact);
+            let relief = range.relief_seconds_per_second * whole.relief_share(&slice);
+            let wanted = Wanted {
+                target: range.target.clone(),
+                database: range.database.clone(),
+                column_family: column_family.to_owned(),
+                of: range.range.clone(),
+                bottommost: slice.bottommost,
+                relief_per_byte: relief / slice.cost_bytes.max(COST_BYTES_MIN) as f64,
+                relief_seconds_per_second: relief,
+                cost_bytes: slice.cost_bytes,
+                largest_job_bytes: slice.largest_job_bytes,
+                deletions: slice.deletions,
+                reason: slice_reason(range, &slice, number, count),
+                queued_at: self.input.now,
+                range: slice.range,
+            };
+            match rested {
+                Err((rule, reason)) => self.left_out.add(wanted, rule, reason),
+                Ok(()) if whole.is_sliver(wanted.relief_per_byte, range) => {
+                    let reason = "far less relief per byte than in the rest of the range".to_owned();
+                    self.left_out.add(wanted, Rule::Sliver, reason);
+                }
+                Ok(()) => self.push(wanted),
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, wanted: Wanted) {
+        for out in self.queue.push(wanted) {
             let (rule, reason) = match out.cause {
                 DisplacedBy::Overlap => {
                     (Rule::Overlap, "a range that relieves more per byte shares keys with it".to_owned())
                 }
                 DisplacedBy::Capacity => {
-                    (Rule::QueueFull, format!("{QUEUE_CAPACITY} ranges relieve more per byte"))
+                    (Rule::QueueFull, format!("{QUEUE_CAPACITY} slices relieve more per byte"))
                 }
             };
-            self.refuse(out.wanted, rule, reason);
+            self.left_out.add(out.wanted, rule, reason);
         }
     }
 
-    fn refuse(&mut self, wanted: Wanted, rule: Rule, reason: String) {
-        let refusal = Refusal {
-            subject: self.subject(Some(&wanted.column_family), &wanted.range),
-            target: wanted.target,
-            database: wanted.database,
-            column_family: Some(wanted.column_family),
-            range: wanted.range,
-            rule,
-            reason,
-        };
-        self.refusals.push((wanted.relief_seconds_per_second, refusal));
+    fn want_flush(
+        &mut self,
+        options: &ColumnFamilyOptions,
+        column_family: String,
+        range: &RangeAssessment,
+        relief: f64,
+    ) {
+        let place = (range.target.clone(), range.database.clone(), column_family.clone());
+        let flush = self.flushes.entry(place).or_insert_with(|| Flush {
+            target: range.target.clone(),
+            database: range.database.clone(),
+            column_family,
+            ranges: Vec::new(),
+            cost_bytes: options.write_buffer_size,
+            relief_seconds_per_second: 0.0,
+            reason: range.reason.clone(),
+        });
+        flush.ranges.push(range.range.clone());
+        flush.relief_seconds_per_second += relief;
+    }
+
+    /// `option` is the name, the new value and the one in force.
+    fn want_option(
+        &mut self,
+        option: (&str, &str, String),
+        column_family: String,
+        range: &RangeAssessment,
+        relief: f64,
+    ) {
+        let place = (range.target.clone(), range.database.clone(), column_family.clone());
+        let (name, value, restore) = option;
+        let set = self.options.entry(place).or_insert_with(|| SetOptions {
+            target: range.target.clone(),
+            database: range.database.clone(),
+            column_family,
+            name: name.to_owned(),
+            value: value.to_owned(),
+            restore,
+            ranges: Vec::new(),
+            relief_seconds_per_second: 0.0,
+            reason: range.reason.clone(),
+        });
+        // One option at a time: what the next one is good for shows when this one is in force.
+        if set.name == name {
+            set.relief_seconds_per_second += relief;
+        }
+        set.ranges.push(range.range.clone());
     }
 
     fn subject(&self, column_family: Option<&str>, range: &KeyRange) -> String {
@@ -130,14 +336,8 @@ impl<'a> Planner<'a> {
     }
 
     /// The column family to act in, or the first rule that forbids it.
-    fn objection(
-        &self,
-        target: &PlanTarget<'_>,
-        evidence: &Evidence,
-        range: &RangeAssessment,
-    ) -> Result<String, (Rule, String)> {
-        let policy = self.input.policy;
-        if policy.mode_of(target.policy) == Mode::Observe {
+    fn objection(&self, target: &PlanTarget<'_>, range: &RangeAssessment) -> Result<String, (Rule, String)> {
+        if self.input.policy.mode_of(target.policy) == Mode::Observe {
             return Err((Rule::ModeObserve, "the policy's mode for this target is observe".to_owned()));
         }
         let Some(column_family) = &range.column_family else {
@@ -148,21 +348,20 @@ impl<'a> Planner<'a> {
             let reason = format!("the policy's target {} does not list {column_family}", target.policy.name);
             return Err((Rule::ExcludedColumnFamily, reason));
         }
-        worth_it(policy, range)?;
-        self.rested(evidence, column_family, range)?;
         Ok(column_family.clone())
     }
 
-    /// Whether enough time has passed since the range was last acted on.
+    /// Whether enough time has passed since these keys were last acted on in this way.
     fn rested(
         &self,
         evidence: &Evidence,
         column_family: &str,
-        range: &RangeAssessment,
+        range: &KeyRange,
+        remedy: RemedyKind,
     ) -> Result<(), (Rule, String)> {
-        let past = evidence.past_actions.iter();
-        let past =
-            past.filter(|past| past.column_family == column_family && past.range.overlaps(&range.range));
+        let past = evidence.past_actions.iter().filter(|past| {
+            past.column_family == column_family && past.remedy == remedy && past.range.overlaps(range)
+        });
         let cooldown = self.input.policy.cooldown;
         let rests = past.map(|past| self.rest(past, cooldown));
         let Some((left_s, ended_s_ago, failures)) = rests.filter(|rest| rest.0 > 0).max() else {
@@ -198,58 +397,79 @@ impl<'a> Planner<'a> {
         (rest_s.saturating_sub(ago_s), ago_s, past.failures_in_a_row)
     }
 
-    /// Takes ranges out of the queue, best first, as far as the budget goes; returns what they cost.
+    /// Takes flushes, and then slices out of the queue, best first, as far as the budget goes; returns what
+    /// they cost.
+    ///
+    /// A slice that does not fit any more makes room for smaller ones after it. What is missed against the
+    /// best choice of all is less than the relief of the first slice that does not fit, for up to there no
+    /// other choice relieves more with as many bytes.
     pub(crate) fn spend(&mut self, actions: &mut Vec<Action>) -> u64 {
+        actions.extend(std::mem::take(&mut self.options).into_values().map(Action::SetOptions));
         let budget_bytes = self.input.budget.available_bytes;
         let mut spent_bytes: u64 = 0;
+        let mut flushes: Vec<Flush> = std::mem::take(&mut self.flushes).into_values().collect();
+        flushes.sort_by(|one, two| two.relief_seconds_per_second.total_cmp(&one.relief_seconds_per_second));
+        for flush in flushes {
+            let left_bytes = budget_bytes - spent_bytes;
+            if flush.cost_bytes > left_bytes {
+                self.refuse_flush(&flush, left_bytes);
+                continue;
+            }
+            spent_bytes += flush.cost_bytes;
+            actions.push(Action::Flush(flush));
+        }
         let mut compactions = 0;
         while let Some(wanted) = self.queue.pop() {
-            if compactions >= COMPACTIONS_MAX {
-                self.refuse(
-                    wanted,
-                    Rule::QueueFull,
-                    format!("{COMPACTIONS_MAX} compactions are planned before it"),
-                );
-                continue;
-            }
             let left_bytes = budget_bytes - spent_bytes;
-            if wanted.cost_bytes > left_bytes {
-                let reason = self.over_budget(wanted.cost_bytes, left_bytes);
-                self.refuse(wanted, Rule::OverBudget, reason);
-                continue;
+            if compactions >= COMPACTIONS_MAX {
+                let reason = format!("{COMPACTIONS_MAX} compactions are planned before it");
+                self.left_out.add(wanted, Rule::QueueFull, reason);
+            } else if wanted.cost_bytes > left_bytes {
+                let reason = self.over_budget("compacting rewrites", wanted.cost_bytes, left_bytes);
+                self.left_out.add(wanted, Rule::OverBudget, reason);
+            } else {
+                spent_bytes += wanted.cost_bytes;
+                compactions += 1;
+                actions.push(Action::CompactRange(compact(wanted)));
             }
-            spent_bytes += wanted.cost_bytes;
-            compactions += 1;
-            actions.push(Action::CompactRange(CompactRange {
-                target: wanted.target,
-                database: wanted.database,
-                column_family: wanted.column_family,
-                range: wanted.range,
-                cost_bytes: wanted.cost_bytes,
-                relief_seconds_per_second: wanted.relief_seconds_per_second,
-                deletions: wanted.deletions,
-                reason: wanted.reason,
-            }));
+        }
+        for left in std::mem::take(&mut self.left_out).into_refusals() {
+            let subject = self.subject(left.refusal.column_family.as_deref(), &left.refusal.range);
+            self.refusals.push((left.relief, Refusal { subject, ..left.refusal }));
         }
         spent_bytes
     }
 
-    fn over_budget(&self, cost_bytes: u64, left_bytes: u64) -> String {
+    fn refuse_flush(&mut self, flush: &Flush, left_bytes: u64) {
+        let reason = self.over_budget("flushing writes up to", flush.cost_bytes, left_bytes);
+        for range in &flush.ranges {
+            let refusal = Refusal {
+                subject: self.subject(Some(&flush.column_family), range),
+                target: flush.target.clone(),
+                database: flush.database.clone(),
+                column_family: Some(flush.column_family.clone()),
+                range: range.clone(),
+                rule: Rule::OverBudget,
+                reason: reason.clone(),
+            };
+            self.refusals.push((flush.relief_seconds_per_second, refusal));
+        }
+    }
+
+    /// `what` is what costs so many bytes: `compacting rewrites`.
+    fn over_budget(&self, what: &str, cost_bytes: u64, left_bytes: u64) -> String {
         let budget = io_budget_at(self.input.policy, self.input.now);
         let (cost, left) = (words::bytes(cost_bytes), words::bytes(left_bytes));
         if cost_bytes > budget.burst.bytes() {
             let by_day = *budget == self.input.policy.io_budget;
             let (burst, section) = (budget.burst, if by_day { "io_budget" } else { "off_peak.io_budget" });
             return format!(
-                "compacting rewrites {cost}, more than a burst of {burst} can ever pay: raise {section}.burst"
+                "{what} {cost}, more than a burst of {burst} can ever pay: raise {section}.burst"
             );
         }
         let wait_s = (cost_bytes - left_bytes).div_ceil(budget.rate.bytes_per_second().max(1));
         let wait = words::span(i64::try_from(wait_s).unwrap_or(i64::MAX));
-        format!(
-            "compacting rewrites {cost}, {left} are left of the budget; at {} it takes {wait} more",
-            budget.rate
-        )
+        format!("{what} {cost}, {left} are left of the budget; at {} it takes {wait} more", budget.rate)
     }
 }
 
@@ -271,8 +491,8 @@ fn worth_it(policy: &Policy, range: &RangeAssessment) -> Result<(), (Rule, Strin
         );
         return Err((Rule::NoRelief, reason));
     }
-    let in_memtables = range.memtable_tombstones_per_seek >= range.tombstones_per_seek * MEMTABLE_SHARE_MIN;
-    if range.density < policy.thresholds.density && !in_memtables {
+    // Where they are in memtables the files' density says nothing about the range.
+    if range.density < policy.thresholds.density && !are_in_memtables(range) {
         let (density, least) = (words::percent(range.density), words::percent(policy.thresholds.density));
         let cost = words::bytes(range.cost_bytes);
         let reason = format!(
@@ -281,6 +501,61 @@ fn worth_it(policy: &Policy, range: &RangeAssessment) -> Result<(), (Rule, Strin
         return Err((Rule::LowDensity, reason));
     }
     Ok(())
+}
+
+/// All slices of a range together.
+struct Whole {
+    slices: usize,
+    cost_bytes: u64,
+    deletions: u64,
+}
+
+impl Whole {
+    fn of(slices: &[Slice]) -> Whole {
+        let sum = |of: fn(&Slice) -> u64| slices.iter().map(of).fold(0, u64::saturating_add);
+        Whole {
+            slices: slices.len(),
+            cost_bytes: sum(|slice| slice.cost_bytes),
+            deletions: sum(|slice| slice.deletions),
+        }
+    }
+
+    /// A slice's share of the range's relief: that of its deletions, an equal one where none are known.
+    fn relief_share(&self, slice: &Slice) -> f64 {
+        match self.deletions {
+            0 => 1.0 / self.slices.max(1) as f64,
+            deletions => slice.deletions as f64 / deletions as f64,
+        }
+    }
+
+    fn is_sliver(&self, relief_per_byte: f64, range: &RangeAssessment) -> bool {
+        let average = range.relief_seconds_per_second / self.cost_bytes.max(COST_BYTES_MIN) as f64;
+        self.deletions > 0 && relief_per_byte < average * SLIVER_SHARE
+    }
+}
+
+fn slice_reason(range: &RangeAssessment, slice: &Slice, number: usize, count: usize) -> String {
+    if count == 1 {
+        return range.reason.clone();
+    }
+    let (deletions, bytes) = (words::count(slice.deletions), words::bytes(slice.cost_bytes));
+    format!("{}; slice {number} of {count}: {deletions} deletions, {bytes}", range.reason)
+}
+
+fn compact(wanted: Wanted) -> CompactRange {
+    CompactRange {
+        target: wanted.target,
+        database: wanted.database,
+        column_family: wanted.column_family,
+        range: wanted.range,
+        of: wanted.of,
+        bottommost: wanted.bottommost,
+        cost_bytes: wanted.cost_bytes,
+        largest_job_bytes: wanted.largest_job_bytes,
+        relief_seconds_per_second: wanted.relief_seconds_per_second,
+        deletions: wanted.deletions,
+        reason: wanted.reason,
+    }
 }
 
 fn seconds(span: TimeSpan) -> i64 {

@@ -1,13 +1,14 @@
-//! Ranges that are wanted, best first: bounded, and without overlaps.
+//! Slices of ranges that are wanted, best first: bounded, and without overlaps.
 
+use crate::cost::Bottommost;
 use crate::range::KeyRange;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Ranges that one plan can hold back or spend on; more would be out of date before their turn came.
+/// Slices that one plan can hold back or spend on; more would be out of date before their turn came.
 pub const QUEUE_CAPACITY: usize = 256;
 
-/// A range somebody should compact.
+/// A slice that somebody should compact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wanted {
     /// Target's name.
@@ -18,12 +19,18 @@ pub struct Wanted {
     pub column_family: String,
     /// Keys.
     pub range: KeyRange,
+    /// The range it is a slice of, or the same.
+    pub of: KeyRange,
+    /// What is done with the bottommost level's files.
+    pub bottommost: Bottommost,
     /// Rank: relief per byte rewritten.
     pub relief_per_byte: f64,
     /// Pain it would relieve.
     pub relief_seconds_per_second: f64,
     /// Bytes it would rewrite.
     pub cost_bytes: u64,
+    /// Bytes that the largest of its jobs rewrites.
+    pub largest_job_bytes: u64,
     /// Deletions in it.
     pub deletions: u64,
     /// Why, in words.
@@ -100,7 +107,8 @@ impl Queue {
     /// Adds a range. The very same range is replaced and keeps its age. Of ranges that overlap the
     /// better ones stay; the new one gives way to an equal. Returns what is not in the queue now.
     pub fn push(&mut self, mut wanted: Wanted) -> Vec<Displaced> {
-        let same = self.items.iter().position(|item| item.overlaps(&wanted) && item.range == wanted.range);
+        let is_same = |item: &Wanted| item.range == wanted.range && item.of == wanted.of;
+        let same = self.items.iter().position(|item| item.overlaps(&wanted) && is_same(item));
         if let Some(index) = same {
             let old = self.items.remove(index);
             wanted.queued_at = wanted.queued_at.min(old.queued_at);
@@ -141,9 +149,12 @@ mod tests {
             database: "/db".to_owned(),
             column_family: family.to_owned(),
             range: KeyRange::new(Key::new([begin]), end).unwrap(),
+            of: KeyRange::everything(),
+            bottommost: Bottommost::Force,
             relief_per_byte: f64::from(rank),
             relief_seconds_per_second: 0.1,
             cost_bytes: 1,
+            largest_job_bytes: 1,
             deletions: 1,
             reason: String::new(),
             queued_at: Timestamp::from_second(i64::from(second)).unwrap(),

@@ -3,12 +3,13 @@
 use crate::attribute::ColumnFamily;
 use crate::candidate::CandidateInput;
 use crate::concentrate::{Walks, concentrate};
-use crate::cost::Levels;
+use crate::cost::{Bottommost, Levels};
 use crate::evidence::{Evidence, Observation, SstFile};
 use crate::frames::{FileShare, ObservationShare, RangeRow, join};
 use crate::pain::{BlockReadSource, EventCosts, Events, Scale, events};
 use crate::policy::{Policy, TargetPolicy};
 use crate::range::KeyRange;
+use crate::remedy::mostly;
 use crate::words;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,7 +103,7 @@ pub fn assess(
     target_policy: &TargetPolicy,
     policy: &Policy,
 ) -> Result<Vec<RangeAssessment>, AssessError> {
-    let observations = evidence.observations.get(..OBSERVATIONS_MAX).unwrap_or(&evidence.observations);
+    let observations = observations_of(evidence);
     if observations.is_empty() {
         return Ok(Vec::new());
     }
@@ -141,6 +142,11 @@ pub fn assess(
     Ok(assessments)
 }
 
+/// The observations that are looked at.
+pub(crate) fn observations_of(evidence: &Evidence) -> &[Observation] {
+    evidence.observations.get(..OBSERVATIONS_MAX).unwrap_or(&evidence.observations)
+}
+
 /// Greatest relief per byte first, then greatest pain; equal ones by name and keys, so that the order is
 /// total.
 pub(crate) fn compare(one: &RangeAssessment, two: &RangeAssessment) -> std::cmp::Ordering {
@@ -154,7 +160,7 @@ pub(crate) fn compare(one: &RangeAssessment, two: &RangeAssessment) -> std::cmp:
 
 /// Observations by column family. Where a probe could not tell and only one column family has files,
 /// it is that one.
-fn by_column_family<'a>(
+pub(crate) fn by_column_family<'a>(
     evidence: &'a Evidence,
     observations: &'a [Observation],
 ) -> BTreeMap<Option<&'a str>, Vec<&'a Observation>> {
@@ -168,7 +174,7 @@ fn by_column_family<'a>(
 }
 
 /// A column family's files for the statistics: deletions where readers walked over them.
-fn parts(evidence: &Evidence, name: &str, observations: &[&Observation]) -> Vec<SstFile> {
+pub(crate) fn parts(evidence: &Evidence, name: &str, observations: &[&Observation]) -> Vec<SstFile> {
     let files: Vec<&SstFile> = evidence.files.iter().filter(|file| file.column_family == name).collect();
     concentrate(&files, &Walks::of(observations.iter().copied()))
 }
@@ -214,7 +220,8 @@ impl<'a> Picture<'a> {
             range_bytes_max: assessor.policy.range_bytes_max.bytes(),
             density: assessor.policy.thresholds.density,
         };
-        let family = ColumnFamily::new(&files, &parts, &input, self.next_range);
+        let options = evidence.options_of(name);
+        let family = ColumnFamily::new(&files, &parts, &input, &options, self.next_range);
         let ranges = u32::try_from(family.ranges.len()).unwrap_or(u32::MAX);
         self.next_range = self.next_range.saturating_add(ranges);
         self.file_shares.extend(family.file_shares());
@@ -246,7 +253,7 @@ impl<'a> Picture<'a> {
     }
 
     /// Name, keys and files (none of the unknown column family's) of the range with this number.
-    fn find(&self, number: u32) -> Option<(Option<&'a str>, KeyRange, Option<&Levels<'a>>)> {
+    fn find(&self, number: u32) -> Option<(Option<&'a str>, KeyRange, Option<&Levels>)> {
         if self.unknown == Some(number) {
             return Some((None, KeyRange::everything(), None));
         }
@@ -266,7 +273,13 @@ impl Assessor<'_> {
         let per_second = |count: f64| count / seconds * self.scale.factor();
         let per_operation = |count: u64| count as f64 / row.operations.max(1) as f64;
         let blocks = row.block_reads.saturating_add(row.block_cache_hits);
-        let cost_bytes = levels.map_or(0, |levels| levels.compaction_cost_bytes(&range));
+        let cost_bytes = levels.map_or(0, |levels| {
+            // What is flushed first would be moved down as it is, were the bottommost level not forced.
+            match mostly(row.memtable_tombstones as f64, row.tombstones as f64) {
+                true => levels.predict(&range, Bottommost::Force).read_bytes,
+                false => levels.compaction_cost_bytes(&range),
+            }
+        });
         let relief = per_second(row.relief_ns as f64 / 1e9);
         let mut assessment = RangeAssessment {
             target: self.evidence.target.clone(),

@@ -75,6 +75,22 @@ pub fn split(range: &KeyRange, cuts: &[Key]) -> Vec<KeyRange> {
     pieces
 }
 
+/// The part of `total`, spread from `smallest` to `largest`, that lies in `[begin, end)`.
+pub(crate) fn share_between(smallest: &Key, largest: &Key, total: u64, begin: &Key, end: &Key) -> u64 {
+    let ruler = Ruler::between(smallest, largest);
+    ruler.before(end, total).saturating_sub(ruler.before(begin, total))
+}
+
+/// The key at this part (0 to 1) of the way from `low` to `high`; never outside of the two.
+pub(crate) fn key_between(low: &Key, high: &Key, part: f64) -> Key {
+    let ruler = Ruler::between(low, high);
+    let (from, to) = (ruler.position(low), ruler.position(high));
+    let position = from.saturating_add((to.saturating_sub(from) as f64 * part.clamp(0.0, 1.0)) as u64);
+    let common = low.as_bytes().iter().take(ruler.common_bytes).copied();
+    let key = Key::new(common.chain(position.to_be_bytes()).collect::<Vec<u8>>());
+    key.max(low.clone()).min(high.clone())
+}
+
 /// Measures where a key lies between a file's smallest and largest key.
 struct Ruler<'f> {
     smallest: &'f Key,
@@ -84,9 +100,13 @@ struct Ruler<'f> {
 
 impl Ruler<'_> {
     fn of(file: &SstFile) -> Ruler<'_> {
-        let pairs = file.smallest.as_bytes().iter().zip(file.largest.as_bytes());
+        Ruler::between(&file.smallest, &file.largest)
+    }
+
+    fn between<'k>(smallest: &'k Key, largest: &'k Key) -> Ruler<'k> {
+        let pairs = smallest.as_bytes().iter().zip(largest.as_bytes());
         let common_bytes = pairs.take_while(|(one, two)| one == two).count();
-        Ruler { smallest: &file.smallest, largest: &file.largest, common_bytes }
+        Ruler { smallest, largest, common_bytes }
     }
 
     /// What of `total` lies before `key`: 0 up to the smallest key, all of it behind the largest,

@@ -7,10 +7,11 @@ use proptest::prelude::*;
 use sexton_tuner::evidence::{
     BlockFetches, Counters, Observation, PastAction, SeekKind, SentinelInterval, SstFile, Window,
 };
-use sexton_tuner::policy::Mode;
+use sexton_tuner::options::{ColumnFamilyOptions, CompactionStyle};
+use sexton_tuner::policy::{Mode, RemedyKind};
 use sexton_tuner::{
-    Action, Budget, CompactRange, Evidence, Key, KeyRange, Plan, PlanInput, PlanTarget, Policy, TargetPolicy,
-    ThrottlesInForce, plan,
+    Action, Budget, CompactRange, Evidence, Flush, Key, KeyRange, Plan, PlanInput, PlanTarget, Policy,
+    SetOptions, TargetPolicy, ThrottlesInForce, plan,
 };
 
 const POLICY: &str = "
@@ -25,6 +26,7 @@ targets:
       - { name: a, prefix: { bytes: 1 } }
       - { name: b, prefix: { delimiter: '/', count: 1 } }
       - { name: '*' }
+    remedies: [flush, compact, wait, options]
     throttles: [{ name: limit, inside: '9', outside: '1', command: [set, '{value}'] }]
 off_peak: { time_zone: Europe/Berlin, from: '22:00', to: '05:00', io_budget: { rate: 1GiB/s, burst: 8GiB } }
 ";
@@ -117,9 +119,38 @@ prop_compose! {
         ended_unix_s in prop_oneof![4 => 1_789_999_000i64..1_790_000_100, 1 => any::<i64>()],
         helped in any::<Option<bool>>(),
         failures_in_a_row in prop_oneof![4 => 0u32..4, 1 => any::<u32>()],
+        remedy in prop_oneof![4 => Just(RemedyKind::Compact), 1 => Just(RemedyKind::Flush)],
     ) -> PastAction {
         let range = KeyRange::new(begin, end).unwrap_or_else(KeyRange::everything);
-        PastAction { column_family, range, ended_unix_s, helped, failures_in_a_row }
+        PastAction { column_family, range, ended_unix_s, helped, failures_in_a_row, remedy }
+    }
+}
+
+prop_compose! {
+    fn options()(
+        compaction_style in prop_oneof![
+            6 => Just(CompactionStyle::Level),
+            1 => Just(CompactionStyle::Universal),
+            1 => Just(CompactionStyle::Fifo),
+        ],
+        num_levels in 2u32..9,
+        is_dynamic: bool,
+        target_file_size_base in (16u64 << 10)..1 << 28,
+        max_compaction_bytes in (16u64 << 10)..1 << 34,
+        write_buffer_size in count(),
+        scan_flush_trigger in proptest::option::of(prop_oneof![Just("0"), Just("1000"), Just("many")]),
+    ) -> ColumnFamilyOptions {
+        let trigger = scan_flush_trigger.map(|value| ("memtable_op_scan_flush_trigger".to_owned(), value.to_owned()));
+        ColumnFamilyOptions {
+            compaction_style,
+            num_levels,
+            level_compaction_dynamic_level_bytes: is_dynamic,
+            target_file_size_base,
+            max_compaction_bytes,
+            write_buffer_size,
+            run_time_options: trigger.into_iter().collect(),
+            ..ColumnFamilyOptions::default()
+        }
     }
 }
 
@@ -134,6 +165,8 @@ prop_compose! {
         observations in proptest::collection::vec(observation(), 0..30),
         files in proptest::collection::vec(file(), 0..20),
         past_actions in proptest::collection::vec(past(), 0..4),
+        a in options(),
+        b in options(),
     ) -> Evidence {
         Evidence {
             target: "t".to_owned(),
@@ -142,6 +175,7 @@ prop_compose! {
             sentinel: SentinelInterval { duration_ns: sentinel_ns, counters: in_sentinel },
             observations,
             files,
+            column_families: [("a".to_owned(), a), ("b".to_owned(), b)].into(),
             file_reads: Vec::new(),
             past_actions,
         }
@@ -156,6 +190,7 @@ fn planned(policy: &Policy, evidence: &[Evidence], available_bytes: u64, now_s: 
         budget: Budget { available_bytes },
         throttles_in_force: &ThrottlesInForce::new(),
         now: Timestamp::from_second(now_s).unwrap(),
+        previous: None,
     };
     let first = plan(&input).unwrap();
     assert_eq!(first, plan(&input).unwrap(), "the same input gave two plans");
@@ -169,7 +204,7 @@ fn check_overlaps(actions: &[Action]) {
             Action::CompactRange(CompactRange { target, database, column_family, range, .. }) => {
                 Some(((target, database, column_family), range))
             }
-            Action::SetThrottle(_) => None,
+            Action::Flush(_) | Action::SetOptions(_) | Action::SetThrottle(_) => None,
         })
         .collect();
     for (index, (place, range)) in compactions.iter().enumerate() {
@@ -213,7 +248,8 @@ proptest! {
         let plan = planned(&policy, &evidence, available_bytes, now_s);
         let costs = plan.actions.iter().map(|action| match action {
             Action::CompactRange(CompactRange { cost_bytes, .. }) => u128::from(*cost_bytes),
-            Action::SetThrottle(_) => 0,
+            Action::Flush(Flush { cost_bytes, .. }) => u128::from(*cost_bytes),
+            Action::SetOptions(_) | Action::SetThrottle(_) => 0,
         });
         let cost: u128 = costs.sum();
         prop_assert_eq!(cost, u128::from(plan.cost_bytes));
@@ -248,12 +284,16 @@ proptest! {
                 same && !refusal.reason.is_empty()
             });
             let acted = plan.actions.iter().any(|action| match action {
-                Action::CompactRange(CompactRange { column_family, range: keys, .. }) => {
-                    Some(column_family) == range.column_family.as_ref() && *keys == range.range
+                Action::CompactRange(CompactRange { column_family, of, .. }) => {
+                    Some(column_family) == range.column_family.as_ref() && *of == range.range
+                }
+                Action::Flush(Flush { column_family, ranges, .. })
+                | Action::SetOptions(SetOptions { column_family, ranges, .. }) => {
+                    Some(column_family) == range.column_family.as_ref() && ranges.contains(&range.range)
                 }
                 Action::SetThrottle(_) => false,
             });
-            prop_assert!(refused != acted, "{:?} is refused: {}, planned: {}", range, refused, acted);
+            prop_assert!(refused || acted, "{:?} is neither refused nor planned", range);
         }
     }
 

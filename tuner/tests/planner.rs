@@ -7,18 +7,24 @@
 //! - `picture`: the evidence; the lines are described in `planner/picture.rs`.
 //! - `policy`: the policy's YAML; the first target in it is used.
 //! - `assess`: every range that hurts, best first.
-//! - `plan budget=SIZE now=TIME [in_force=THROTTLE:VALUE]`: actions and refusals.
+//! - `cost DATABASE CF [KEY .. KEY)`: what compacting these keys takes, in each way.
+//! - `slices DATABASE CF [KEY .. KEY) max=SIZE [memtables=yes]`: how a range is cut.
+//! - `plan budget=SIZE now=TIME [in_force=THROTTLE:VALUE] [growth=yes]`: actions and refusals; with growth the
+//!   plan before it in the file is the earlier one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 #[path = "planner/picture.rs"]
 mod picture;
 
-use picture::{parse_picture, parse_size};
+use picture::{parse_picture, parse_range, parse_size};
+use sexton_tuner::cost::{Bottommost, Levels};
+use sexton_tuner::evidence::SstFile;
 use sexton_tuner::policy::Policy;
+use sexton_tuner::slice::{SliceInput, slices};
 use sexton_tuner::{
-    Action, Budget, CompactRange, Evidence, Plan, PlanInput, PlanTarget, RangeAssessment, SetThrottle,
-    ThrottlesInForce, assess, plan, words,
+    Action, Budget, CompactRange, Evidence, Flush, KeyRange, Plan, PlanInput, PlanTarget, RangeAssessment,
+    SetOptions, SetThrottle, ThrottlesInForce, assess, plan, words,
 };
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -33,7 +39,7 @@ fn cases() {
     let mut files: Vec<PathBuf> =
         entries.filter(|path| path.extension().is_some_and(|end| end == "txt")).collect();
     files.sort();
-    assert!(files.len() >= 12, "the cases are missing from {}", folder.display());
+    assert!(files.len() >= 40, "the cases are missing from {}", folder.display());
     let bless = std::env::var_os("BLESS").is_some();
     let mut wrong = Vec::new();
     for file in files {
@@ -65,11 +71,12 @@ fn first_difference(expected: &str, found: &str) -> String {
 struct State {
     evidence: Vec<Evidence>,
     policy: Policy,
+    planned: Option<Plan>,
 }
 
 /// The case with its outputs computed anew.
 fn run(text: &str, file: &Path) -> String {
-    let mut state = State { evidence: Vec::new(), policy: Policy::default() };
+    let mut state = State { evidence: Vec::new(), policy: Policy::default(), planned: None };
     let mut blocks = Vec::new();
     for block in text.trim_end().split("\n\n") {
         if block.starts_with('#') {
@@ -87,11 +94,59 @@ fn run(text: &str, file: &Path) -> String {
 }
 
 impl State {
+    /// Files and options of the column family that a command names.
+    fn levels(&self, words: &[&str]) -> Result<(Vec<&SstFile>, Levels), String> {
+        let [database, name, ..] = words else { return Err("DATABASE CF [KEY .. KEY)".to_owned()) };
+        let evidence = self.evidence.iter().find(|evidence| evidence.database == **database);
+        let evidence = evidence.ok_or(format!("no database {database}"))?;
+        let files: Vec<&SstFile> =
+            evidence.files.iter().filter(|file| file.column_family == **name).collect();
+        let levels = Levels::of(&files, &evidence.options_of(name));
+        Ok((files, levels))
+    }
+
+    fn cost(&self, words: &[&str]) -> Result<String, String> {
+        let (_, levels) = self.levels(words)?;
+        let range = parse_range(words.get(2..).unwrap_or(&[]))?;
+        let mut text = String::new();
+        for bottommost in [Bottommost::Default, Bottommost::ForceOptimized, Bottommost::Force] {
+            let _ = writeln!(text, "{bottommost:?}: {}", shown_prediction(&levels, &range, bottommost));
+        }
+        let _ = writeln!(text, "chosen: {:?}", levels.compaction(&range).0);
+        Ok(text)
+    }
+
+    fn slices(&self, words: &[&str], arguments: &[(&str, &str)]) -> Result<String, String> {
+        let (files, levels) = self.levels(words)?;
+        let argument =
+            |name: &str| arguments.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        let range = parse_range(words.get(2..).unwrap_or(&[]))?;
+        let cut = slices(&SliceInput {
+            levels: &levels,
+            parts: &files,
+            range: &range,
+            max_slice_bytes: parse_size(argument("max").ok_or("slices needs max=")?)?,
+            are_in_memtables: argument("memtables").is_some(),
+        });
+        let mut text = String::new();
+        for slice in cut {
+            let _ = writeln!(
+                text,
+                "{} for {}, {} deletions, {:?}",
+                words::range(&slice.range, self.policy.keys),
+                words::bytes(slice.cost_bytes),
+                slice.deletions,
+                slice.bottommost,
+            );
+        }
+        Ok(if text.is_empty() { "none".to_owned() } else { text })
+    }
+
     fn command(&mut self, command: &str, lines: &str) -> Result<String, String> {
-        let mut words = command.split(' ');
-        let name = words.next().unwrap_or("");
-        let arguments: Vec<(&str, &str)> = words.filter_map(|word| word.split_once('=')).collect();
-        match name {
+        let all: Vec<&str> = command.split(' ').collect();
+        let (name, words) = all.split_first().ok_or("no command")?;
+        let arguments: Vec<(&str, &str)> = words.iter().filter_map(|word| word.split_once('=')).collect();
+        match *name {
             "picture" => {
                 self.evidence = parse_picture(lines)?;
                 Ok("ok".to_owned())
@@ -101,6 +156,8 @@ impl State {
                 Ok("ok".to_owned())
             }
             "assess" => self.assess(),
+            "cost" => self.cost(words),
+            "slices" => self.slices(words, &arguments),
             "plan" => self.plan(&arguments),
             _ => Err(format!("unknown command {name}")),
         }
@@ -117,7 +174,7 @@ impl State {
         Ok(if text.is_empty() { "nothing hurts".to_owned() } else { text })
     }
 
-    fn plan(&self, arguments: &[(&str, &str)]) -> Result<String, String> {
+    fn plan(&mut self, arguments: &[(&str, &str)]) -> Result<String, String> {
         let argument =
             |name: &str| arguments.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         let budget = parse_size(argument("budget").ok_or("plan needs budget=")?)?;
@@ -135,6 +192,7 @@ impl State {
             budget: Budget { available_bytes: budget },
             throttles_in_force: &in_force,
             now,
+            previous: self.planned.as_ref().filter(|_| argument("growth").is_some()),
         };
         let planned = plan(&input).map_err(|error| error.to_string())?;
         assert_eq!(
@@ -142,7 +200,9 @@ impl State {
             plan(&input).map_err(|error| error.to_string())?,
             "the same input gave two plans"
         );
-        Ok(shown_plan(&planned, &self.policy))
+        let text = shown_plan(&planned, &self.policy);
+        self.planned = Some(planned);
+        Ok(text)
     }
 }
 
@@ -176,18 +236,31 @@ fn shown(range: &RangeAssessment, policy: &Policy) -> String {
     text
 }
 
+fn shown_prediction(levels: &Levels, range: &KeyRange, bottommost: Bottommost) -> String {
+    let prediction = levels.predict(range, bottommost);
+    format!(
+        "{} in {} jobs, the largest {}, {} deletions left",
+        words::bytes(prediction.read_bytes),
+        prediction.jobs,
+        words::bytes(prediction.largest_job_bytes),
+        prediction.deletions_left,
+    )
+}
+
 fn shown_plan(plan: &Plan, policy: &Policy) -> String {
     let mut text = format!("{} of {}\n", words::bytes(plan.cost_bytes), words::bytes(plan.budget_bytes));
     for action in &plan.actions {
         let _ = match action {
-            Action::CompactRange(CompactRange {
-                database, column_family, range, cost_bytes, reason, ..
-            }) => writeln!(
+            Action::CompactRange(compact) => writeln!(text, "{}", shown_compaction(compact, policy)),
+            Action::Flush(Flush { database, column_family, cost_bytes, ranges, reason, .. }) => writeln!(
                 text,
-                "compact {database} {column_family} {} for {}\n  {reason}",
-                words::range(range, policy.keys),
+                "flush {database} {column_family} for up to {}, because of {} ranges\n  {reason}",
                 words::bytes(*cost_bytes),
+                ranges.len(),
             ),
+            Action::SetOptions(SetOptions { column_family, name, value, restore, reason, .. }) => {
+                writeln!(text, "set {name} of {column_family} from {restore} to {value}\n  {reason}")
+            }
             Action::SetThrottle(SetThrottle { target, name, value, command, reason, .. }) => {
                 writeln!(text, "set {target} {name} to {value}: {}\n  {reason}", command.join(" "))
             }
@@ -197,4 +270,18 @@ fn shown_plan(plan: &Plan, policy: &Policy) -> String {
         let _ = writeln!(text, "refuse {} {}: {}", refusal.subject, refusal.rule.name(), refusal.reason);
     }
     text
+}
+
+fn shown_compaction(compact: &CompactRange, policy: &Policy) -> String {
+    let CompactRange { database, column_family, range, of, bottommost, reason, .. } = compact;
+    let slice = match range == of {
+        true => String::new(),
+        false => format!(" of {}", words::range(of, policy.keys)),
+    };
+    format!(
+        "compact {database} {column_family} {}{slice} for {}, {bottommost:?}, relieves {}\n  {reason}",
+        words::range(range, policy.keys),
+        words::bytes(compact.cost_bytes),
+        words::pain(compact.relief_seconds_per_second),
+    )
 }

@@ -35,6 +35,7 @@ off_peak:
     io_budget: { rate: 128MiB/s, burst: 8GiB } }
 cooldown: 10m
 range_bytes_max: 256MiB
+max_slice_bytes: 64MiB
 keys: redacted
 "#;
 
@@ -133,6 +134,15 @@ const REFUSED: &[Refused] = &[
     ("thresholds: { tombstones_per_operation: 0 }", 1, 41, "painful", "at least 1"),
     ("thresholds: { tombstones_per_operation: -1 }", 1, 41, "invalid", "expected kind"),
     ("range_bytes_max: 0B", 1, 18, "no bytes", "256MiB"),
+    ("max_slice_bytes: 0B", 1, 18, "no bytes", "64MiB"),
+    ("targets:\n  - { name: a, match: { pid: 1 }, remedies: [] }", 2, 45, "nothing could ever", "observe"),
+    (
+        "targets:\n  - { name: a, match: { pid: 1 }, remedies: [flush, flush] }",
+        2,
+        53,
+        "twice",
+        "take one out",
+    ),
     ("targets: []", 1, 10, "nothing is watched", "leave `targets` out"),
     ("targets:\n  - { name: a, match: {} }", 2, 23, "no condition", "executable"),
     ("targets:\n  - { name: a }", 2, 5, "missing field `match`", "add `match`"),
@@ -275,6 +285,7 @@ fn the_schema_names_every_section() {
         "off_peak",
         "cooldown",
         "range_bytes_max",
+        "max_slice_bytes",
         "keys",
     ] {
         assert!(sections.contains_key(name), "{name}");

@@ -13,6 +13,7 @@ use crate::actuator::{
 use crate::snapshot::ActionView;
 use crate::sst::Order;
 use crate::target::process::is_alive;
+use sexton_tuner::cost::Bottommost;
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::plan::{Action, CompactRange, SetThrottle};
 use sexton_tuner::policy::{ActuatorKind, KeyDisplay, Mode};
@@ -92,7 +93,9 @@ impl Engine {
             self.history.tell_target_gone(id);
         }
         if is_done {
-            self.history.owe(id, before);
+            // What is looked for afterwards is what this slice promised, in the whole range.
+            let promised = compact.relief_seconds_per_second;
+            self.history.owe(id, RangeAssessment { relief_seconds_per_second: promised, ..before });
         }
         control.publish(self.snapshot());
     }
@@ -185,7 +188,7 @@ impl Engine {
             assessed.target == compact.target
                 && assessed.database == compact.database
                 && assessed.column_family.as_ref() == Some(&compact.column_family)
-                && assessed.range == compact.range
+                && assessed.range == compact.of
         });
         found.cloned()
     }
@@ -310,7 +313,7 @@ fn request(watched: &Watched, compact: &CompactRange) -> CompactRequest {
         column_family: compact.column_family.clone(),
         range: compact.range.clone(),
         cost_bytes: compact.cost_bytes,
-        force_bottommost: true,
+        force_bottommost: compact.bottommost != Bottommost::Default,
     }
 }
 

@@ -32,6 +32,8 @@ pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<
             sentinel: watched.interval,
             observations: observations.remove(&database.path).unwrap_or_default(),
             files: files(watched, &database).unwrap_or_default(),
+            // The reading of the files has brought them up to date.
+            column_families: watched.options.get(&database.path).cloned().unwrap_or_default(),
             file_reads: file_reads.remove(&database.path).unwrap_or_default(),
             // From the history, before each plan.
             past_actions: Vec::new(),
@@ -127,8 +129,11 @@ fn files(watched: &mut Watched, database: &DatabaseDirectory) -> Option<SstRead>
         Some(files) => files,
         None => match sst::read_database(&database.path_from_agent) {
             Ok(read) => {
-                let orders = read.column_families.into_iter().map(|family| (family.name, family.order));
+                let families = read.column_families.iter();
+                let orders = families.clone().map(|family| (family.name.clone(), family.order));
                 watched.orders.insert(database.path.clone(), orders.collect());
+                let options = families.map(|family| (family.name.clone(), family.options.clone()));
+                watched.options.insert(database.path.clone(), options.collect());
                 read.files
             }
             Err(error) => {

@@ -14,6 +14,7 @@ use crate::target::process::is_alive;
 use serde::{Deserialize, Serialize};
 use sexton_tuner::evidence::PastAction;
 use sexton_tuner::plan::{Plan, ThrottlesInForce};
+use sexton_tuner::policy::RemedyKind;
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
 use sexton_tuner::schedule::BudgetBucket;
@@ -176,7 +177,7 @@ impl History {
         record.view.state = "interrupted".into();
         record.view.ended_at = Some(now.to_string());
         record.view.outcome.clone_from(&reason);
-        record.past = record.place.as_ref().map(|place| past_action(place, now));
+        record.past = record.place.as_ref().map(|place| past_action(place, &record.view.action, now));
         self.interrupted_bytes = self.interrupted_bytes.saturating_add(record.view.cost_bytes);
         let what = What::Interrupted { subject: subject(&record.view), reason };
         let batch = batch_of(record);
@@ -234,7 +235,7 @@ impl History {
         record.view.ended_at = Some(now.to_string());
         change(&mut record.view);
         if rests {
-            record.past = record.place.as_ref().map(|place| past_action(place, now));
+            record.past = record.place.as_ref().map(|place| past_action(place, &record.view.action, now));
         }
         let what = What::SliceDone {
             subject: subject(&record.view),
@@ -415,13 +416,19 @@ fn shares_keys(one: &Place, two: &Place) -> bool {
     one.database == two.database && one.column_family == two.column_family && one.range.overlaps(&two.range)
 }
 
-fn past_action(place: &Place, now: jiff::Timestamp) -> PastAction {
+/// `action` is its kind, as the API names it.
+fn past_action(place: &Place, action: &str, now: jiff::Timestamp) -> PastAction {
     PastAction {
         column_family: place.column_family.clone(),
         range: place.range.clone(),
         ended_unix_s: now.as_second(),
         helped: None,
         failures_in_a_row: 0,
+        remedy: match action {
+            "flush" => RemedyKind::Flush,
+            "set_options" => RemedyKind::Options,
+            _ => RemedyKind::Compact,
+        },
     }
 }
 

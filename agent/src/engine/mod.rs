@@ -389,6 +389,7 @@ impl Engine {
             budget: Budget { available_bytes: self.bucket.available_bytes() },
             throttles_in_force: &self.throttles,
             now,
+            previous: Some(&self.plan),
         });
         match plan {
             Ok(plan) => self.plan = plan,

@@ -109,6 +109,24 @@ impl Engine {
                 reason: compact.reason.clone(),
                 commands: self.commands_for(compact),
             },
+            Action::Flush(flush) => PlanStepView {
+                action: "flush".into(),
+                target: flush.target.clone(),
+                subject: flush.column_family.clone(),
+                cost_bytes: flush.cost_bytes,
+                relief_seconds_per_second: flush.relief_seconds_per_second,
+                reason: flush.reason.clone(),
+                ..PlanStepView::default()
+            },
+            Action::SetOptions(set) => PlanStepView {
+                action: "set_options".into(),
+                target: set.target.clone(),
+                subject: set.column_family.clone(),
+                begin: format!("{}={}", set.name, set.value),
+                relief_seconds_per_second: set.relief_seconds_per_second,
+                reason: set.reason.clone(),
+                ..PlanStepView::default()
+            },
             Action::SetThrottle(throttle) => PlanStepView {
                 action: "set_throttle".into(),
                 target: throttle.target.clone(),

@@ -111,6 +111,10 @@ pub fn step_in_words(action: &Action, range: impl Fn(&sexton_tuner::range::KeyRa
             let keys = range(&compact.range);
             format!("compact_range {} {} {keys}", compact.target, compact.column_family)
         }
+        Action::Flush(flush) => format!("flush {} {}", flush.target, flush.column_family),
+        Action::SetOptions(set) => {
+            format!("set_options {} {} {}={}", set.target, set.column_family, set.name, set.value)
+        }
         Action::SetThrottle(throttle) => {
             format!("set_throttle {} {} {}", throttle.target, throttle.name, throttle.value)
         }

@@ -12,9 +12,10 @@ use crate::target::facts::{Gap, Target};
 use crate::target::layout::check_invariants;
 use sexton_tuner::evidence::{BlockFetches, Counters, Evidence, SentinelInterval};
 use sexton_tuner::heat::{FileHeat, file_heat};
+use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::policy::{Mode, Policy, ProbePolicy, TargetPolicy};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -53,6 +54,8 @@ pub struct Watched {
     pub properties: HashMap<PathBuf, PropertiesCache>,
     /// How column families order their keys, by database and name; `None`: not known to us.
     pub orders: HashMap<PathBuf, HashMap<String, Option<Order>>>,
+    /// What the OPTIONS files say of column families, by database and name.
+    pub options: HashMap<PathBuf, BTreeMap<String, ColumnFamilyOptions>>,
     /// The connection to the hook inside, once there is one. Shared with the action that runs over it.
     pub hook: Option<Rc<RefCell<HookClient>>>,
     /// Why there is no hook, where one is wanted.
@@ -109,6 +112,7 @@ impl Watched {
             evidence: Vec::new(),
             properties: HashMap::new(),
             orders: HashMap::new(),
+            options: HashMap::new(),
             hook: None,
             hook_gap: None,
             files_gap: None,

@@ -18,6 +18,7 @@ use super::wire::{Failure, Line};
 use super::{COLUMN_FAMILIES_MAX, ColumnFamily, FILES_MAX, KEY_BYTES_MAX};
 use rust_rocksdb::{BlockBasedOptions, ColumnFamilyDescriptor, DB, LiveFile, Options};
 use rustix::fs::{Mode, OFlags};
+use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::{evidence::SstFile, key::Key};
 use std::io::{BufWriter, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -169,7 +170,8 @@ fn column_family(name: &str, stated: &DatabaseOptions) -> ColumnFamily {
     let comparator = stated.column_families.get(name).and_then(|family| family.comparator.clone());
     let comparator = comparator.unwrap_or_else(|| Order::BYTEWISE_COMPARATOR.to_owned());
     let order = Order::of_comparator(&comparator);
-    ColumnFamily { name: name.to_owned(), comparator, order }
+    let stated = stated.column_families.get(name).map(|family| ColumnFamilyOptions::of_text(&family.stated));
+    ColumnFamily { name: name.to_owned(), comparator, order, options: stated.unwrap_or_default() }
 }
 
 /// What all column families are opened with.

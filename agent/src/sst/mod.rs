@@ -24,6 +24,7 @@ pub use reader::{CHILD_SUBCOMMAND, Reader};
 
 use serde::{Deserialize, Serialize};
 use sexton_tuner::evidence::SstFile;
+use sexton_tuner::options::ColumnFamilyOptions;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thiserror::Error;
@@ -47,6 +48,9 @@ pub struct ColumnFamily {
     pub comparator: String,
     /// The order of its keys; `None` where the comparator is not known, and then none of its files is read.
     pub order: Option<Order>,
+    /// What its OPTIONS file says about compaction.
+    #[serde(default)]
+    pub options: ColumnFamilyOptions,
 }
 
 /// What was read of a database.

@@ -1,12 +1,17 @@
-//! Reads what must be known of a database before it can be opened from its newest OPTIONS file.
+//! Reads a database's newest OPTIONS file.
 //!
-//! Only the few options that decide how its MANIFEST is to be read: comparator and number of levels of
-//! each column family, and whether it tracks its WALs. Applying them is the business of `child`.
+//! What must be known before it can be opened: comparator and number of levels of each column family, and
+//! whether it tracks its WALs; applying that is the business of `child`. And, as text, the options that the
+//! tuner asks for.
 
+use sexton_tuner::options::ColumnFamilyOptions as TunerOptions;
 use std::collections::BTreeMap;
 
 /// Largest OPTIONS file that is read: some 10 KiB per column family, a thousand of them, and room.
 pub const OPTIONS_BYTES_MAX: u64 = 32 << 20;
+
+/// Longest value of an option that the tuner reads; the longest known is a list of a dozen compressions.
+const VALUE_BYTES_MAX: usize = 1024;
 
 /// What the OPTIONS file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +29,8 @@ pub struct ColumnFamilyOptions {
     pub comparator: Option<String>,
     /// `num_levels`; `None` where the file does not say.
     pub levels: Option<i32>,
+    /// Those that the tuner reads, by name, as they stand in the file.
+    pub stated: BTreeMap<String, String>,
 }
 
 /// The number of an OPTIONS file's name, `OPTIONS-000012`; `None` for any other name, also for the
@@ -69,6 +76,9 @@ impl DatabaseOptions {
             }
             Section::ColumnFamily(family) => {
                 let family = self.column_families.entry(family.clone()).or_default();
+                if TunerOptions::names().any(|known| known == name) && value.len() <= VALUE_BYTES_MAX {
+                    family.stated.insert(name.to_owned(), value.to_owned());
+                }
                 match name {
                     "comparator" => family.comparator = comparator_name(value),
                     "num_levels" => family.levels = value.parse().ok(),
@@ -149,9 +159,10 @@ mod tests {
     fn reads_what_opening_needs() {
         let options = DatabaseOptions::parse(TEXT);
         assert!(options.tracks_wals_in_manifest);
-        let family = |comparator: Option<&str>, levels| ColumnFamilyOptions {
+        let family = |comparator: Option<&str>, levels: Option<i32>| ColumnFamilyOptions {
             comparator: comparator.map(str::to_owned),
             levels,
+            stated: levels.map(|levels| ("num_levels".to_owned(), levels.to_string())).into_iter().collect(),
         };
         let expected = [
             ("bare", family(None, None)),

@@ -299,9 +299,13 @@ fn known_comparators_give_bytewise_bounds() {
         }
         database.flush().unwrap();
         let read = read_database(directory.path()).unwrap();
-        let family =
-            ColumnFamily { name: "default".to_owned(), comparator: name.to_owned(), order: Some(order) };
-        assert_eq!(read.column_families, [family]);
+        let [family] = read.column_families.as_slice() else { panic!("{:?}", read.column_families) };
+        assert_eq!((family.name.as_str(), family.comparator.as_str()), ("default", name));
+        assert_eq!(family.order, Some(order));
+        assert_eq!(
+            (family.options.target_file_size_base, family.options.write_buffer_size),
+            (32 << 10, 64 << 10)
+        );
         assert_eq!(read.files.len(), 1);
         assert_eq!(
             (read.files[0].smallest.as_bytes(), read.files[0].largest.as_bytes()),

@@ -44,6 +44,13 @@ pub(super) fn check(policy: &Policy, text: &str) -> Result<(), PolicyError> {
             "write at least 1B, such as 256MiB",
         );
     }
+    if policy.max_slice_bytes.bytes() == 0 {
+        return checker.fail(
+            &["max_slice_bytes".into()],
+            "a slice of no bytes rewrites nothing",
+            "write at least 1B, such as 64MiB",
+        );
+    }
     if policy.targets == Policy::default().targets {
         return Ok(());
     }
@@ -202,8 +209,24 @@ impl Checker<'_> {
                 self.probes(probes, &["targets".into(), index.into(), "probes".into(), "budget".into()])?;
             }
             self.exec(target, index)?;
+            self.remedies(target, index)?;
             self.column_families(target, index)?;
             self.throttles(target, index)?;
+        }
+        Ok(())
+    }
+
+    fn remedies(&self, target: &TargetPolicy, index: usize) -> Result<(), PolicyError> {
+        let path = ["targets".into(), index.into(), "remedies".into()];
+        if target.remedies.is_empty() {
+            let help = "name at least one, or write `mode: observe` to only look";
+            return self.fail(&path, "without a remedy nothing could ever be done", help);
+        }
+        for (place, remedy) in target.remedies.iter().enumerate() {
+            if target.remedies.iter().take(place).any(|earlier| earlier == remedy) {
+                let path = ["targets".into(), index.into(), "remedies".into(), place.into()];
+                return self.fail(&path, format!("{} is here twice", remedy.name()), "take one out");
+            }
         }
         Ok(())
     }

@@ -22,8 +22,8 @@ pub use glob::glob_matches;
 pub use parse::POLICY_BYTES_MAX;
 pub use schema::schema;
 pub use target::{
-    ActuatorKind, ColumnFamilyPolicy, EXEC_PLACEHOLDERS, ExecPolicy, PrefixPolicy, THROTTLE_PLACEHOLDER,
-    TargetMatch, TargetPolicy, ThrottlePolicy,
+    ActuatorKind, ColumnFamilyPolicy, EXEC_PLACEHOLDERS, ExecPolicy, PrefixPolicy, RemedyKind,
+    THROTTLE_PLACEHOLDER, TargetMatch, TargetPolicy, ThrottlePolicy,
 };
 pub use units::{ByteRate, ByteSize, CoreShare, PainRate, TimeSpan};
 
@@ -55,6 +55,10 @@ pub struct Policy {
     pub cooldown: TimeSpan,
     /// Roughly the most data one range holds. Default: 256MiB.
     pub range_bytes_max: ByteSize,
+    /// Most bytes that one compaction rewrites: a range is cut into slices at the borders of its SST files,
+    /// and only a single file that is larger makes a larger slice. Default: 64MiB, the size that RocksDB
+    /// gives its files.
+    pub max_slice_bytes: ByteSize,
     /// How keys are shown: they are user data. Default: redacted.
     pub keys: KeyDisplay,
 }
@@ -74,6 +78,7 @@ impl Default for Policy {
             off_peak: None,
             cooldown: TimeSpan::from_seconds(600),
             range_bytes_max: ByteSize::from_bytes(256 << 20),
+            max_slice_bytes: ByteSize::from_bytes(64 << 20),
             keys: KeyDisplay::Redacted,
         }
     }

@@ -33,6 +33,10 @@ pub struct TargetPolicy {
     /// The command, with `actuator: exec`.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecPolicy>,
+    /// What may be done to a range that hurts; of these what relieves most per byte is done. Default: compact,
+    /// wait.
+    #[serde(default = "RemedyKind::default_list")]
+    pub remedies: Vec<RemedyKind>,
     /// Whether RocksDB's perf level is raised in threads that have it off, so that they count. This writes one
     /// byte of each such thread, in any mode, as long as the process is watched; each thread gets its former
     /// level back, even when the agent is killed. Default: false.
@@ -56,6 +60,7 @@ impl TargetPolicy {
             probes: None,
             actuator: ActuatorKind::default(),
             exec: None,
+            remedies: RemedyKind::default_list(),
             raise_perf_level: false,
             column_families: Vec::new(),
             throttles: Vec::new(),
@@ -119,6 +124,40 @@ pub enum ActuatorKind {
     Exec,
     /// Nobody: plans are made, and shown.
     None,
+}
+
+/// One kind of thing that helps readers past tombstones.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum RemedyKind {
+    /// Flushing the column family, where the tombstones lie in memtables. Needs the hook.
+    Flush,
+    /// Compacting the range, slice by slice.
+    #[default]
+    Compact,
+    /// Waiting a little while tombstones still spread over files that would have to be rewritten with them.
+    Wait,
+    /// Setting an option of RocksDB at run time. It is in force until it is set back. Needs the hook.
+    Options,
+}
+
+impl RemedyKind {
+    /// What may be done where the policy does not say: nothing that stays behind in the target.
+    fn default_list() -> Vec<RemedyKind> {
+        vec![RemedyKind::Compact, RemedyKind::Wait]
+    }
+
+    /// Name in a policy: `compact`.
+    pub fn name(self) -> &'static str {
+        match self {
+            RemedyKind::Flush => "flush",
+            RemedyKind::Compact => "compact",
+            RemedyKind::Wait => "wait",
+            RemedyKind::Options => "options",
+        }
+    }
 }
 
 /// A command that compacts a range.

@@ -8,14 +8,18 @@
 //! L6 [/v/b/000 .. /v/b/999] 64MiB entries=110k deletions=50k
 //! 110x seek /v/b/ tombstones=0 took=30us then tombstones=50k reads=3 stepped=12 took=10ms
 //! past [/v/b/ .. /v/b0) ended=2026-11-20T11:55:00Z failures=1 pending
+//! options num_levels=3 compaction_style=kCompactionStyleUniversal     as an OPTIONS file has them
 //! ```
 //! Numbers may end in k or M. Operations: seek, seek_for_prev, seek_to_first, seek_to_last; `then` is
 //! the scan. `hits=` are blocks found in the cache, `timed=8 fetched=2ms` says that eight of the operation's
-//! reads were timed and took 2 ms together. A past action is `helped` unless it is `pending` or `failed`.
+//! reads were timed and took 2 ms together. A past action is `helped` unless it is `pending` or `failed`, and a
+//! compaction unless it says `remedy=flush` or `remedy=options`.
 
 use sexton_tuner::evidence::{
     BlockFetches, Counters, Observation, PastAction, SeekKind, SentinelInterval, SstFile,
 };
+use sexton_tuner::options::ColumnFamilyOptions;
+use sexton_tuner::policy::RemedyKind;
 use sexton_tuner::{Evidence, Key, KeyRange};
 
 pub fn parse_picture(text: &str) -> Result<Vec<Evidence>, String> {
@@ -53,6 +57,12 @@ pub fn parse_picture(text: &str) -> Result<Vec<Evidence>, String> {
             "cf" => column_family = rest.first().filter(|name| **name != "?").map(|name| (*name).to_owned()),
             "past" => {
                 evidence.past_actions.push(past(&fields, column_family.clone().ok_or("past needs a cf")?)?)
+            }
+            "options" => {
+                let stated = rest.iter().filter_map(|word| word.split_once('='));
+                let stated = stated.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+                let name = column_family.clone().ok_or("options need a cf")?;
+                evidence.column_families.insert(name, ColumnFamilyOptions::of_text(&stated));
             }
             level if level.starts_with('L') => {
                 let number = evidence.files.len() as u64 + 1;
@@ -144,14 +154,11 @@ fn observation(fields: &Fields<'_>, column_family: Option<String>) -> Result<Obs
 }
 
 fn past(fields: &Fields<'_>, column_family: String) -> Result<PastAction, String> {
-    let [begin, _, end, ..] = fields.0 else { return Err("past [KEY .. KEY)".to_owned()) };
-    let key = |text: &str| if matches!(text, "start" | "end") { None } else { Some(Key::new(text)) };
-    let begin = key(begin.trim_start_matches('[')).unwrap_or_default();
     let ended = fields.named("ended").ok_or("past needs ended=")?;
     let ended: jiff::Timestamp = ended.parse().map_err(|error| format!("{ended}: {error}"))?;
     Ok(PastAction {
         column_family,
-        range: KeyRange::new(begin, key(end.trim_end_matches(')'))).ok_or("an empty range")?,
+        range: parse_range(fields.0)?,
         ended_unix_s: ended.as_second(),
         helped: match fields.0.last() {
             Some(&"pending") => None,
@@ -159,7 +166,20 @@ fn past(fields: &Fields<'_>, column_family: String) -> Result<PastAction, String
             _ => Some(true),
         },
         failures_in_a_row: u32::try_from(fields.number("failures")?.unwrap_or(0)).unwrap_or(u32::MAX),
+        remedy: match fields.named("remedy") {
+            Some("flush") => RemedyKind::Flush,
+            Some("options") => RemedyKind::Options,
+            _ => RemedyKind::Compact,
+        },
     })
+}
+
+/// `[KEY .. KEY)`; the ends of all keys are `start` and `end`.
+pub fn parse_range(words: &[&str]) -> Result<KeyRange, String> {
+    let [begin, _, end, ..] = words else { return Err("a range is [KEY .. KEY)".to_owned()) };
+    let key = |text: &str| if matches!(text, "start" | "end") { None } else { Some(Key::new(text)) };
+    let begin = key(begin.trim_start_matches('[')).unwrap_or_default();
+    KeyRange::new(begin, key(end.trim_end_matches(')'))).ok_or("an empty range".to_owned())
 }
 
 /// Words of a line, some of them `name=value`.
