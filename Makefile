@@ -56,9 +56,10 @@ lint: ## Formatting, lints, licences and sources of all crates.
 unit: ## Unit tests: no root, no kernel.
 	cargo test $(BUILD) --lib --bins
 
-fuzz: ## A million changed inputs to each parser of foreign bytes (6 min of processor time); make test gives some thousand.
+fuzz: build ## A million changed inputs to each parser of foreign bytes and to the hook's socket (10 min of processor time); make test gives some thousand.
 	SEXTON_FUZZ_RUNS=$(FUZZ_RUNS) cargo test $(BUILD) --lib -- fuzz:: --nocapture 2>&1 | \
 	    grep -v -e '^running 0 tests' -e ' 0 passed; 0 failed' -e '^$$'
+	SEXTON_FUZZ_RUNS=$(FUZZ_RUNS) cargo test $(BUILD) --test hook_fuzz -- --nocapture
 
 e2e: build ## End-to-end tests on real processes, with real BPF (root), and promtool on the Prometheus rules.
 	PATH="$(PATH):$(TOOLS)/prometheus/usr/bin" SEXTON_TOOLS="$(TOOLS)" \
