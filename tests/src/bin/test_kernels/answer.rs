@@ -4,7 +4,7 @@ use super::suite::Test;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Begins the lines that are meant for us.
+/// Begins what is meant for us: a line, or the end of one, where a test was ended in the middle of its own.
 const MARK: &str = "guest: ";
 /// Begins a line in which a test says that the kernel lacks what it is about, and that this was told to the
 /// operator as it should.
@@ -75,7 +75,7 @@ impl Answer {
 
     /// Takes the next line; returns the test that ended with it.
     pub fn hear(&mut self, line: &str) -> Option<(String, Outcome)> {
-        let Some(words) = line.strip_prefix(MARK) else {
+        let Some((_, words)) = line.split_once(MARK) else {
             // libtest prints the test's name and no line end before the test's own first line.
             let reason = line.split_once(LACKS).map(|(_, reason)| reason.to_owned());
             if let (Some(running), Some(reason)) = (&mut self.running, reason) {
@@ -166,6 +166,13 @@ mod tests {
         let outcomes: Vec<Outcome> = ended.into_iter().map(|(_, outcome)| outcome).collect();
         let lacks = Outcome::Lacks("sessions came with Linux 6.13".into());
         assert_eq!(outcomes, [Outcome::Passed { seconds: 12 }, Outcome::Failed, lacks, Outcome::Hung]);
+    }
+
+    /// It was shown as not run: libtest ends the line that names a test only when the test has ended.
+    #[test]
+    fn a_test_that_was_ended_in_the_middle_of_a_line_has_hung() {
+        let (_, ended) = told(&["guest: begin 0 a b", "test b ... guest: end 0 124 240"]);
+        assert_eq!(ended.first().unwrap().1, Outcome::Hung);
     }
 
     #[test]

@@ -19,7 +19,7 @@ const BOOT_LIMIT: Duration = Duration::from_secs(120);
 /// How often a guest is booted before it is given up.
 const BOOTS_MAX: u32 = 3;
 /// All tests together take some minutes; a guest that takes longer hangs.
-const GUEST_LIMIT: Duration = Duration::from_secs(20 * 60);
+const GUEST_LIMIT: Duration = Duration::from_secs(40 * 60);
 /// The server of the host's files is ready in some tens of milliseconds.
 const SERVER_LIMIT: Duration = Duration::from_secs(10);
 /// Holds a database of some tens of megabytes and what the tests start; most of it is never touched.
