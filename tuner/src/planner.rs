@@ -11,7 +11,7 @@ use crate::plan::{
     Action, COMPACTIONS_MAX, CompactRange, Flush, PlanInput, PlanTarget, REFUSALS_MAX, Refusal, Rule,
     SetOptions, SetThrottle,
 };
-use crate::policy::{Mode, Policy, RemedyKind, TimeSpan};
+use crate::policy::{ActuatorKind, Mode, Policy, RemedyKind, TimeSpan};
 use crate::queue::{DisplacedBy, QUEUE_CAPACITY, Queue, Wanted};
 use crate::range::KeyRange;
 use crate::rank::{COST_BYTES_MIN, RangeAssessment, by_column_family, observations_of, parts};
@@ -163,11 +163,16 @@ impl<'a> Planner<'a> {
             let reason = "its files and its readers were not seen together".to_owned();
             return Err((Rule::UnknownColumnFamily, reason));
         };
+        // Only the hook can flush and set options.
+        let needs_hook = |kind: &RemedyKind| matches!(kind, RemedyKind::Flush | RemedyKind::Options);
+        let has_hook = target.policy.actuator == ActuatorKind::Hook;
+        let remedies = target.policy.remedies.iter().copied();
+        let allowed: Vec<RemedyKind> = remedies.filter(|kind| has_hook || !needs_hook(kind)).collect();
         let rests = |kind| self.rested(evidence, &column_family, &range.range, kind).is_err();
         let case = Case {
             range,
             options: &family.options,
-            allowed: &target.policy.remedies,
+            allowed: &allowed,
             flush_rests: rests(RemedyKind::Flush),
             options_rest: rests(RemedyKind::Options),
             earlier: self.earlier(range),
