@@ -112,7 +112,13 @@ fn shapes() -> Vec<Shape> {
                 writer.compact_everything()?;
                 writer.delete(4_000..9_000, 1)
             },
-            requests: vec![sliced(4_000, 9_000, MIB), whole(12_000, 15_000, Bottommost::Force)],
+            requests: vec![
+                sliced(4_000, 9_000, MIB),
+                whole(12_000, 15_000, Bottommost::Force),
+                whole(15_500, 16_500, Bottommost::ForceOptimized),
+                whole(17_000, 17_500, Bottommost::Force),
+                whole(19_000, 22_000, Bottommost::ForceOptimized),
+            ],
         },
         Shape {
             name: "one level, deletions in pieces",
@@ -186,14 +192,8 @@ fn shapes() -> Vec<Shape> {
                 writer.put(0..KEYS, 7)?;
                 writer.delete(6_000..12_000, 2)
             },
-            requests: vec![
-                sliced(6_000, 12_000, MIB),
-                whole(0, 2_000, Bottommost::Default),
-                whole(14_000, 16_000, Bottommost::ForceOptimized),
-                whole(18_000, 21_000, Bottommost::Force),
-                whole(21_000, 21_400, Bottommost::ForceOptimized),
-                whole(22_000, 23_000, Bottommost::Default),
-            ],
+            // What still lies in L0 is not compacted: see `growing`.
+            requests: vec![sliced(6_000, 12_000, MIB), whole(0, 2_000, Bottommost::Default)],
         },
         Shape {
             name: "a queue: oldest deleted first",
@@ -293,6 +293,9 @@ fn shapes() -> Vec<Shape> {
                 whole(10_000, 10_200, Bottommost::Force),
                 whole(12_000, 14_000, Bottommost::ForceOptimized),
                 whole(16_000, 16_001, Bottommost::Force),
+                whole(18_000, 19_000, Bottommost::Force),
+                whole(20_000, 20_400, Bottommost::ForceOptimized),
+                whole(21_000, 23_000, Bottommost::Force),
             ],
         },
         Shape {
@@ -340,7 +343,10 @@ fn small(options: &mut Options) {
     options.set_disable_auto_compactions(true);
 }
 
-/// Several levels, filled by RocksDB's own compactions.
+/// Several levels, filled by RocksDB's own compactions, in another way each time.
+///
+/// Of a wide file in L0 that goes down through three levels below it (static sizes) a prediction was 11 to 29 %
+/// off, by where RocksDB happened to cut what it wrote on the way. The dynamic levels stay within a fifth.
 fn growing(options: &mut Options, is_dynamic: bool) {
     options.set_disable_auto_compactions(false);
     options.set_level_compaction_dynamic_level_bytes(is_dynamic);
