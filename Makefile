@@ -2,7 +2,7 @@
 # Everything is built with the same arguments, so that RocksDB's C++ and Polars are built once.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build build demo test unit fuzz e2e lint bench-footprint bench-overhead test-kernels
+.PHONY: help setup setup-build build demo test unit fuzz e2e lint bench-footprint bench-guard bench-overhead test-kernels
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
@@ -47,6 +47,9 @@ test: ## Everything: setup, build, lint, unit tests, end-to-end tests (root).
 
 bench-overhead: setup build ## What Sexton costs a process that it looks at (ten minutes, a quiet machine; root).
 	$(AS_ROOT) $(PROGRAMS)/sexton-bench-overhead
+
+bench-guard: build ## What acting costs those who write, and what one big compaction does to them (twelve minutes, a quiet machine; root).
+	$(AS_ROOT) $(PROGRAMS)/sexton-bench-guard
 
 lint: ## Formatting, lints, licences and sources of all crates.
 	cargo fmt --all --check

@@ -98,6 +98,19 @@ pub struct Second {
     pub creates: u64,
     /// Keys deleted.
     pub deletes: u64,
+    /// Latency of each create and delete, nanoseconds, in their order.
+    #[serde(default)]
+    pub write_latencies_ns: Vec<u64>,
+    /// Times that RocksDB was found to delay or to stop writes, of ten looks a second
+    /// (`rocksdb.actual-delayed-write-rate`, `rocksdb.is-write-stopped`).
+    #[serde(default)]
+    pub writes_found_delayed: u64,
+    /// RocksDB's ticker `STALL_MICROS` since the database was opened.
+    #[serde(default)]
+    pub stall_us: u64,
+    /// Whether the compaction of the whole table that was asked for at the start runs.
+    #[serde(default)]
+    pub is_compacting: bool,
     /// Live SST files' sizes at the end of the second, bytes.
     pub sst_bytes: u64,
     /// RocksDB's ticker `COMPACT_READ_BYTES` since the database was opened.

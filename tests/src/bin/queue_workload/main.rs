@@ -56,6 +56,9 @@ struct Arguments {
     /// Pause between two reads of the whole table that compare it with what was written, milliseconds; 0: none.
     #[arg(long, default_value_t = 0)]
     verify_interval_ms: u64,
+    /// Second of the paced part in which the whole table is compacted in one call, as an operator's tool does.
+    #[arg(long)]
+    compact_at: Option<u64>,
 }
 
 fn main() -> Result<()> {
@@ -69,6 +72,7 @@ fn main() -> Result<()> {
         list_threads: arguments.list_threads,
         verify_interval: Duration::from_millis(arguments.verify_interval_ms),
         duration: Duration::from_secs(arguments.seconds),
+        compact_at: arguments.compact_at.map(Duration::from_secs),
     };
     pace::run(&table, &pace, creates, deletes)
 }

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+/// How often RocksDB is asked whether it delays writes.
+const DELAY_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Granularity of the writer: fine enough to be steady, coarse enough to cost nothing.
 const WRITER_TICK: Duration = Duration::from_millis(5);
 const SECOND: Duration = Duration::from_secs(1);
@@ -27,6 +29,8 @@ pub struct Pace {
     pub verify_interval: Duration,
     /// How long.
     pub duration: Duration,
+    /// When the whole table is compacted in one call.
+    pub compact_at: Option<Duration>,
 }
 
 /// Keys created and deleted since the table was made.
@@ -46,6 +50,12 @@ pub struct Done {
     pub creates: u64,
     /// Keys deleted.
     pub deletes: u64,
+    /// How long each create and delete took, nanoseconds.
+    pub write_latencies_ns: Vec<u64>,
+    /// Times that writes were found to be delayed or stopped.
+    pub writes_found_delayed: u64,
+    /// Whether the whole table is being compacted.
+    pub is_compacting: bool,
 }
 
 /// When the next list is due: one schedule for all list threads.
@@ -84,9 +94,14 @@ pub fn run(table: &Table, pace: &Pace, creates: u64, deletes: u64) -> Result<()>
         if !pace.verify_interval.is_zero() {
             threads.push(scope.spawn(|| verify(table, pace.verify_interval, &written, &stop)));
         }
-        let reported =
-            report_seconds(table, pace, start, &done, || threads.iter().any(|thread| thread.is_finished()));
+        let compactor = pace.compact_at.map(|at| scope.spawn(move || compact(table, start + at)));
+        let reported = report_seconds(table, pace, start, &done, |done| {
+            done.is_compacting = pace.compact_at.is_some_and(|at| start.elapsed() >= at)
+                && compactor.as_ref().is_some_and(|compactor| !compactor.is_finished());
+            threads.iter().any(|thread| thread.is_finished())
+        });
         stop.store(true, Ordering::Relaxed);
+        threads.extend(compactor);
         let ended: Result<Vec<()>> = threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| anyhow::bail!("a thread panicked")))
@@ -101,17 +116,22 @@ fn report_seconds(
     pace: &Pace,
     start: Instant,
     done: &Mutex<Done>,
-    failed: impl Fn() -> bool,
+    failed: impl Fn(&mut Done) -> bool,
 ) -> Result<()> {
     let mut reporter = Reporter::new()?;
     let mut second = Duration::ZERO;
     while second < pace.duration {
         second += SECOND;
-        std::thread::sleep(second.saturating_sub(start.elapsed()));
-        if failed() {
+        let mut found_delayed = 0;
+        while start.elapsed() < second {
+            std::thread::sleep(second.saturating_sub(start.elapsed()).min(DELAY_LOOK_INTERVAL));
+            found_delayed += u64::from(table.delays_writes()?);
+        }
+        let mut done = std::mem::take(&mut *done.lock().unwrap_or_else(PoisonError::into_inner));
+        done.writes_found_delayed = found_delayed;
+        if failed(&mut done) {
             return Ok(());
         }
-        let done = std::mem::take(&mut *done.lock().unwrap_or_else(PoisonError::into_inner));
         reporter.second(table, start.elapsed(), &done)?;
     }
     reporter.end(start.elapsed())
@@ -128,19 +148,21 @@ fn write(table: &Table, pace: &Pace, written: &Written, done: &Mutex<Done>, stop
         let due =
             |rate: u32| u64::try_from(u128::from(rate) * elapsed_ns / 1_000_000_000).unwrap_or(u64::MAX);
         let (creates_taken, deletes_taken) = (creates, deletes);
+        let mut latencies_ns = Vec::new();
         while creates - creates_before < due(pace.creates_per_second) {
-            table.create(creates)?;
+            latencies_ns.push(timed(|| table.create(creates))?);
             creates += 1;
             written.creates.store(creates, Ordering::Release);
         }
         while deletes - deletes_before < due(pace.deletes_per_second) {
-            table.delete(deletes)?;
+            latencies_ns.push(timed(|| table.delete(deletes))?);
             deletes += 1;
             written.deletes.store(deletes, Ordering::Release);
         }
         let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
         done.creates += creates - creates_taken;
         done.deletes += deletes - deletes_taken;
+        done.write_latencies_ns.append(&mut latencies_ns);
         drop(done);
         std::thread::sleep(WRITER_TICK);
     }
@@ -155,6 +177,19 @@ fn verify(table: &Table, interval: Duration, written: &Written, stop: &AtomicBoo
         std::thread::sleep(interval);
     }
     Ok(())
+}
+
+/// How long a write took, nanoseconds.
+fn timed(write: impl FnOnce() -> Result<()>) -> Result<u64> {
+    let start = Instant::now();
+    write()?;
+    Ok(report::nanoseconds(start.elapsed()))
+}
+
+/// Compacts the whole table in one call when the time has come.
+fn compact(table: &Table, at: Instant) -> Result<()> {
+    std::thread::sleep(at.saturating_duration_since(Instant::now()));
+    table.compact()
 }
 
 fn list(

@@ -4,8 +4,8 @@ use anyhow::{Context, Result, ensure};
 use rust_rocksdb::perf::{PerfContext, PerfMetric};
 use rust_rocksdb::statistics::{StatsLevel, Ticker};
 use rust_rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, Options,
-    WaitForCompactOptions, WriteOptions,
+    BlockBasedOptions, BottommostLevelCompaction, Cache, ColumnFamily, ColumnFamilyDescriptor,
+    CompactOptions, DB, DBCompressionType, Options, WaitForCompactOptions, WriteOptions,
 };
 use sexton_tests::workload::{COLUMN_FAMILY, Level, PREFIX, Verified};
 use std::collections::BTreeMap;
@@ -188,6 +188,28 @@ impl Table {
             level.deletions += file.num_deletions;
         }
         Ok(levels.into_values().collect())
+    }
+
+    /// Compacts the whole table in one call, the bottommost level too.
+    pub fn compact(&self) -> Result<()> {
+        let mut options = CompactOptions::default();
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        self.database.compact_range_cf_opt(self.family()?, None::<&[u8]>, None::<&[u8]>, &options);
+        Ok(())
+    }
+
+    /// Whether RocksDB delays or has stopped writes now.
+    pub fn delays_writes(&self) -> Result<bool> {
+        let property = |name: &str| -> Result<bool> {
+            let value = self.database.property_int_value(name).with_context(|| format!("reading {name}"))?;
+            Ok(value.with_context(|| format!("RocksDB does not know {name}"))? > 0)
+        };
+        Ok(property("rocksdb.actual-delayed-write-rate")? || property("rocksdb.is-write-stopped")?)
+    }
+
+    /// RocksDB's ticker `STALL_MICROS`.
+    pub fn stall_us(&self) -> u64 {
+        self.options.get_ticker_count(Ticker::StallMicros)
     }
 
     /// RocksDB's ticker `COMPACT_READ_BYTES`.

@@ -1,0 +1,190 @@
+//! One run: a queue of its own, filled and settled, then measured.
+
+use anyhow::{Context, Result, ensure};
+use hdrhistogram::Histogram;
+use rustix::process::Signal;
+use sexton_tests::agent::{Agent, STOP_LIMIT, count, list};
+use sexton_tests::artifact;
+use sexton_tests::workload::{COLUMN_FAMILY, Second, Start, Workload};
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+/// The table is filled and settled before the first second is reported.
+const FILL_LIMIT: Duration = Duration::from_secs(240);
+/// Seconds at the start that are not measured: the first lists read the tombstones' blocks from the files.
+const WARM_UP_SECONDS: u64 = 3;
+/// Seconds that the workload goes on beyond those that are measured, so that it is ended and does not end.
+const SPARE_SECONDS: u64 = 60;
+/// Greatest latency that is told apart.
+const LATENCY_NS_MAX: u64 = 600_000_000_000;
+/// Significant digits of the percentiles.
+const DIGITS: u8 = 3;
+
+/// What goes on beside the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing.
+    Alone,
+    /// An agent in mode act.
+    Sexton,
+    /// One compaction of the whole table, in one call.
+    Unsliced,
+}
+
+impl Kind {
+    /// For the report.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Kind::Alone => "alone",
+            Kind::Sexton => "sexton",
+            Kind::Unsliced => "unsliced",
+        }
+    }
+}
+
+/// How much and how long.
+pub struct Lengths {
+    /// Keys before the measured part.
+    pub keys: u64,
+    /// Length of the measured part, seconds.
+    pub seconds: u64,
+    /// Seconds at its end in which lists are measured.
+    pub list_seconds: u64,
+}
+
+/// What a run showed.
+pub struct Figures {
+    /// Creates and deletes, 99th percentile.
+    pub writer_p99_ns: u64,
+    /// The slowest.
+    pub writer_max_ns: u64,
+    /// Lists, 99th percentile.
+    pub list_p99_ns: u64,
+    /// Looks that found writes delayed or stopped, and one more where RocksDB counted any time of a stall.
+    pub stalls: u64,
+    /// Read by compactions, bytes.
+    pub bytes_compacted: u64,
+    /// Slices that the agent compacted.
+    pub slices: usize,
+    /// Times that it paused one.
+    pub pauses: u64,
+}
+
+impl std::fmt::Display for Figures {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (p99, max) = (self.writer_p99_ns as f64 / 1e3, self.writer_max_ns as f64 / 1e6);
+        let (list, compacted) = (self.list_p99_ns as f64 / 1e6, self.bytes_compacted as f64 / 1e6);
+        write!(
+            formatter,
+            "writer p99 {p99:.1} us, max {max:.1} ms; list p99 {list:.2} ms; stalls {}; compacted {compacted:.0} MB \
+             in {} slices, {} pauses",
+            self.stalls, self.slices, self.pauses
+        )
+    }
+}
+
+/// Fills a queue, measures it, and leaves nothing behind.
+pub fn run(kind: Kind, lengths: &Lengths) -> Result<Figures> {
+    let directory = tempfile::Builder::new().prefix("sexton-bench-").tempdir()?;
+    let hook = artifact::built("libsexton_hook.so")?;
+    let seconds = WARM_UP_SECONDS + lengths.seconds + SPARE_SECONDS;
+    let start = Start {
+        directory: &directory.path().join("db"),
+        keys: lengths.keys,
+        seconds,
+        preload: (kind == Kind::Sexton).then_some(hook.as_path()),
+        stderr: File::create(directory.path().join("workload.log"))?.into(),
+    };
+    let compact_at = WARM_UP_SECONDS.to_string();
+    let unsliced = ["--compact-at", &compact_at];
+    let arguments: &[&str] = if kind == Kind::Unsliced { &unsliced } else { &[] };
+    let mut workload = Workload::start_with(start, arguments, &[])?;
+    let pid = workload.process.pid();
+    for _ in 0..WARM_UP_SECONDS {
+        workload.second(FILL_LIMIT)?;
+    }
+    let agent = match kind {
+        Kind::Sexton => Some(Agent::start(directory.path(), &policy(pid))?),
+        Kind::Alone | Kind::Unsliced => None,
+    };
+    let mut measured = Vec::new();
+    while (measured.len() as u64) < lengths.seconds {
+        let second = workload.second(FILL_LIMIT)?;
+        // Of an unsliced run only the time of the compaction counts.
+        if kind == Kind::Unsliced && !second.is_compacting && !measured.is_empty() {
+            break;
+        }
+        measured.push(second);
+    }
+    let (slices, pauses) = agent.as_ref().map(done).transpose()?.unwrap_or_default();
+    agent.map_or(Ok(()), Agent::stop)?;
+    workload.process.signal(Signal::TERM)?;
+    workload.process.wait(STOP_LIMIT)?;
+    remove_socket(pid);
+    figures(&measured, lengths, (slices, pauses))
+}
+
+/// A workload that is ended by a signal leaves its hook's socket behind.
+fn remove_socket(pid: u32) {
+    // It is not there in a run without a hook.
+    let _ = std::fs::remove_file(Path::new("/tmp").join(format!(".sexton-hook-{pid}.sock")));
+}
+
+fn figures(seconds: &[Second], lengths: &Lengths, (slices, pauses): (usize, u64)) -> Result<Figures> {
+    let mut writes = histogram()?;
+    for latency_ns in seconds.iter().flat_map(|second| &second.write_latencies_ns) {
+        writes.saturating_record(*latency_ns);
+    }
+    let mut lists = histogram()?;
+    let list_seconds = usize::try_from(lengths.list_seconds)?;
+    for second in seconds.iter().rev().take(list_seconds) {
+        second.list_latencies_ns.iter().for_each(|latency_ns| lists.saturating_record(*latency_ns));
+    }
+    ensure!(!writes.is_empty() && !lists.is_empty(), "nothing was written or listed");
+    let (first, last) = seconds.first().zip(seconds.last()).context("no second was measured")?;
+    let found_delayed: u64 = seconds.iter().map(|second| second.writes_found_delayed).sum();
+    Ok(Figures {
+        writer_p99_ns: writes.value_at_quantile(0.99),
+        writer_max_ns: writes.max(),
+        list_p99_ns: lists.value_at_quantile(0.99),
+        stalls: found_delayed + u64::from(last.stall_us > first.stall_us),
+        bytes_compacted: last.compaction_read_bytes.saturating_sub(first.compaction_read_bytes),
+        slices,
+        pauses,
+    })
+}
+
+fn histogram() -> Result<Histogram<u64>> {
+    Histogram::new_with_max(LATENCY_NS_MAX, DIGITS).context("making a histogram")
+}
+
+/// Slices that the agent compacted, and how often it paused one; fails where it has done nothing.
+fn done(agent: &Agent) -> Result<(usize, u64)> {
+    let answer = agent.get("/api/v1/actions")?;
+    let actions = list(&answer, "actions")?;
+    ensure!(!actions.is_empty(), "the agent did nothing; its log ends:\n{}", agent.log_end());
+    let pauses = actions.iter().map(|action| count(action, "/pauses").unwrap_or(0)).sum();
+    Ok((actions.len(), pauses))
+}
+
+/// Act on this process alone, and look often; the guards are those of the defaults, but for the age of a process that was
+/// started just now.
+fn policy(pid: u32) -> String {
+    format!(
+        r#"mode: act
+targets:
+  - name: queue
+    match: {{ pid: {pid} }}
+    actuator: hook
+    remedies: [compact]
+    column_families:
+      - name: {COLUMN_FAMILY}
+        prefix: {{ delimiter: "/", count: 3 }}
+loop: {{ interval: 3s, window: 1s, survey: 60s }}
+io_budget: {{ rate: 32MiB/s, burst: 1GiB }}
+cooldown: 10s
+guards: {{ target_age: 0s }}
+"#
+    )
+}
