@@ -539,6 +539,21 @@ seek_entry(struct pt_regs *registers, struct event *event, __u32 kind)
 	return RETURN_WANTED;
 }
 
+/* The bucket of a latency: floor(log2), 0 of 0, and the last one of all that is longer. */
+static __always_inline __u32
+bucket_of(__u64 latency_ns)
+{
+	__u32 bucket = 0;
+
+	for (__u32 shift = 32; shift; shift /= 2) {
+		if (latency_ns >> shift) {
+			latency_ns >>= shift;
+			bucket += shift;
+		}
+	}
+	return bucket < SEXTON_LATENCY_BUCKETS ? bucket : SEXTON_LATENCY_BUCKETS - 1;
+}
+
 /* Whether it was waited for. A pause since the entry makes no difference to what the call itself counted; to
  * what comes after it does, and that shows at the thread's next event. */
 static __always_inline bool
@@ -559,6 +574,7 @@ seek_return(struct pt_regs *registers, struct event *event)
 	operation = find_operation(event->id.slot, event->thread->active);
 	if (operation) {
 		operation->return_ns = bpf_ktime_get_ns();
+		ADD(event->totals->seek_histogram[bucket_of(operation->return_ns - operation->start_ns)], 1);
 		estimate_seek(event, operation);
 	}
 	event->thread->owner = event->thread->active;
@@ -736,32 +752,15 @@ add_fetches(struct sexton_fetches *sum, const struct sexton_fetches *fetched)
 	ADD(sum->latency_ns, fetched->latency_ns);
 }
 
-/* floor(log2(value)), 0 of 0. */
-static __always_inline __u32
-log2_of(__u64 value)
-{
-	__u32 result = 0;
-
-	for (__u32 shift = 32; shift; shift /= 2) {
-		if (value >> shift) {
-			value >>= shift;
-			result += shift;
-		}
-	}
-	return result;
-}
-
 static __always_inline void
 charge_file(struct event *event, const struct sexton_fetches *fetched)
 {
 	struct sexton_file *file = open_file(event, event->thread->fetch_file);
-	__u32 bucket = log2_of(fetched->latency_ns);
+	__u32 bucket = bucket_of(fetched->latency_ns);
 
 	if (!file)
 		return;
 	add_fetches(&file->fetches, fetched);
-	if (bucket >= SEXTON_LATENCY_BUCKETS)
-		bucket = SEXTON_LATENCY_BUCKETS - 1;
 	if (fetched->count)
 		ADD(file->histogram[bucket], 1);
 }
@@ -785,8 +784,11 @@ read_block_return(struct event *event)
 	fetched.bytes = counted(event->now.block_read_bytes, event->thread->fetch_bytes);
 	ADD(event->totals->block_reads_timed, fetched.count);
 	operation = find_operation(event->id.slot, event->thread->fetch_iterator);
-	if (operation)
+	if (operation) {
 		add_fetches(&operation->fetches, &fetched);
+		if (fetched.count)
+			ADD(event->totals->block_read_histogram[bucket_of(fetched.latency_ns)], 1);
+	}
 	charge_file(event, &fetched);
 	return true;
 }

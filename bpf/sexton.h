@@ -297,6 +297,10 @@ struct sexton_totals {
 	unsigned long long map_full;
 	/* By enum sexton_site. */
 	struct sexton_site_hits sites[SEXTON_SITES_MAX];
+	/* Positioning calls by latency, painful or not. */
+	unsigned long long seek_histogram[SEXTON_LATENCY_BUCKETS];
+	/* Reads from a file for operations, by latency: those of compactions are not among them. */
+	unsigned long long block_read_histogram[SEXTON_LATENCY_BUCKETS];
 };
 
 /* Flags of sexton_thread_reading. */
@@ -353,7 +357,7 @@ SEXTON_ASSERT_SIZE(struct sexton_fetches, 24);
 SEXTON_ASSERT_SIZE(struct sexton_learnt, 8);
 SEXTON_ASSERT_SIZE(struct sexton_file_id, 16);
 SEXTON_ASSERT_SIZE(struct sexton_file, 408);
-SEXTON_ASSERT_SIZE(struct sexton_totals, 432);
+SEXTON_ASSERT_SIZE(struct sexton_totals, 1072);
 SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 80);
 SEXTON_ASSERT_SIZE(struct sexton_process_event, 16);
 _Static_assert(SEXTON_SITES <= SEXTON_SITES_MAX, "every site has room");

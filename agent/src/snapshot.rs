@@ -142,8 +142,40 @@ pub struct TargetView {
     pub hot_files: Vec<FileView>,
     /// Whether a hook answers inside the target.
     pub hook: bool,
+    /// Guards that have objected to acting on it, and those that do now.
+    #[serde(default)]
+    pub guards: Vec<GuardView>,
+    /// What tombstones and block reads cost its readers, as learnt so far.
+    #[serde(default)]
+    pub costs: CostView,
     /// What is missing, why and what to do, one sentence group each.
     pub gaps: Vec<GapView>,
+}
+
+/// A guard that has objected to acting on a target.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuardView {
+    /// Its name: `level0_files`, `write_delayed`, ...
+    pub guard: String,
+    /// Whether it objects now.
+    pub objects: bool,
+    /// How often it has objected since the agent first saw the target.
+    pub refusals: u64,
+    /// What it said last.
+    pub reason: String,
+}
+
+/// What readers of a target pay.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CostView {
+    /// For stepping over a tombstone.
+    pub seconds_per_tombstone: f64,
+    /// `measured` or `assumed`.
+    pub tombstone_source: String,
+    /// For a block read that was not timed itself.
+    pub seconds_per_block_read: f64,
+    /// `timed`, `measured` or `assumed`.
+    pub block_read_source: String,
 }
 
 /// What probes have cost a target, and what they may cost it.
@@ -323,8 +355,8 @@ pub struct ActionView {
     pub end: Option<String>,
     /// Bytes that it was expected to rewrite.
     pub cost_bytes: u64,
-    /// `running`, `done`, `skipped`, `failed`, `cancelled`, `interrupted` (the agent ended first); `helped` or
-    /// `did_not_help` once verified.
+    /// `running`, `done`, `skipped`, `failed`, `cancelled`, `stopped` (a guard gave it up), `interrupted` (the agent
+    /// ended first); `helped` or `did_not_help` once verified.
     pub state: String,
     /// Why it was done.
     pub reason: String,
@@ -342,6 +374,25 @@ pub struct ActionView {
     pub pain_before: f64,
     /// After; `None` until verified.
     pub pain_after: Option<f64>,
+    /// Pain that it promised to relieve, seconds per second.
+    #[serde(default)]
+    pub relief_promised: f64,
+    /// By how much the pain fell; `None` until verified.
+    #[serde(default)]
+    pub relief_delivered: Option<f64>,
+    /// Why it did not help (`pinned_by_snapshot`, `only_moved`, `written_again`, `memtable`, `unknown`), or the guard
+    /// that it was given up for.
+    #[serde(default)]
+    pub cause: Option<String>,
+    /// How often guards paused it.
+    #[serde(default)]
+    pub pauses: u32,
+    /// Snapshots that were held in the database when it ended; `None` where it could not be asked.
+    #[serde(default)]
+    pub snapshots: Option<u64>,
+    /// How long ago the oldest of them was taken, seconds.
+    #[serde(default)]
+    pub oldest_snapshot_age_seconds: Option<u64>,
 }
 
 /// What the outside may ask of the engine.

@@ -1,6 +1,7 @@
 // A Java program with a RocksDB in it, as Sexton meets them: it knows nothing of Sexton.
 //
-// Argument 0: an empty directory for the database. Argument 1: seconds after which it ends.
+// Argument 0: an empty directory for the database. Argument 1: seconds after which it ends. Argument 2, optional:
+// "snapshot" takes a snapshot before the deletes, which is held until the line "release" on standard input.
 // Column family keyTable holds two prefixes: /vol/a/, healthy, and /vol/b/, where all keys but the first
 // one and the last 50,000 are deleted, the tombstones lying over the keys they delete. Then it lists the
 // first 100 keys of both, again and again, and prints for each list
@@ -10,6 +11,7 @@
 // On the line "files" on standard input it prints its SST files:
 //   file NAME LEVEL BYTES SMALLEST LARGEST ENTRIES DELETIONS
 //   files end
+// and on the line "release" it releases the snapshot and prints "released".
 // It ends when standard input ends.
 
 import java.io.BufferedReader;
@@ -41,7 +43,7 @@ public class ListAndDelete {
             new DBOptions().setCreateIfMissing(true).setCreateMissingColumnFamilies(true);
         try (RocksDB database = RocksDB.open(databaseOptions, arguments[0], families, handles)) {
             ColumnFamilyHandle keyTable = handles.get(1);
-            fill(database, keyTable);
+            fill(database, keyTable, arguments.length > 2 && arguments[2].equals("snapshot"));
             long end = System.nanoTime() + Long.parseLong(arguments[1]) * 1_000_000_000L;
             listUntil(database, keyTable, end);
             for (ColumnFamilyHandle handle : handles) {
@@ -50,7 +52,9 @@ public class ListAndDelete {
         }
     }
 
-    private static void fill(RocksDB database, ColumnFamilyHandle keyTable) throws Exception {
+    private static Snapshot snapshot;
+
+    private static void fill(RocksDB database, ColumnFamilyHandle keyTable, boolean takesSnapshot) throws Exception {
         WriteOptions write = new WriteOptions().setDisableWAL(true);
         FlushOptions wait = new FlushOptions().setWaitForFlush(true);
         Random random = new Random(1);
@@ -68,6 +72,9 @@ public class ListAndDelete {
         CompactRangeOptions rewrite = new CompactRangeOptions()
             .setBottommostLevelCompaction(CompactRangeOptions.BottommostLevelCompaction.kForce);
         database.compactRange(keyTable, null, null, rewrite);
+        if (takesSnapshot) {
+            snapshot = database.getSnapshot();
+        }
         for (int number = 1; number < DELETED; number++) {
             database.delete(keyTable, write, key("/vol/b/", number));
         }
@@ -77,7 +84,8 @@ public class ListAndDelete {
     private static void listUntil(RocksDB database, ColumnFamilyHandle keyTable, long end) throws Exception {
         AtomicBoolean stop = new AtomicBoolean();
         AtomicInteger filesWanted = new AtomicInteger();
-        Thread input = new Thread(() -> readInput(stop, filesWanted));
+        AtomicBoolean release = new AtomicBoolean();
+        Thread input = new Thread(() -> readInput(stop, filesWanted, release));
         input.setDaemon(true);
         input.start();
         System.out.println("ready");
@@ -88,6 +96,11 @@ public class ListAndDelete {
             System.out.println("deletions " + properties.replaceAll(".*# deletions=(\\d+).*", "$1"));
             for (; filesWanted.get() > 0; filesWanted.decrementAndGet()) {
                 printFiles(database);
+            }
+            if (release.getAndSet(false) && snapshot != null) {
+                database.releaseSnapshot(snapshot);
+                snapshot = null;
+                System.out.println("released");
             }
             Thread.sleep(20);
         }
@@ -123,11 +136,13 @@ public class ListAndDelete {
         System.out.println("files end");
     }
 
-    private static void readInput(AtomicBoolean stop, AtomicInteger filesWanted) {
+    private static void readInput(AtomicBoolean stop, AtomicInteger filesWanted, AtomicBoolean release) {
         try (BufferedReader reader = new BufferedReader(new InputStreamReader(System.in))) {
             for (String line = reader.readLine(); line != null; line = reader.readLine()) {
                 if (line.equals("files")) {
                     filesWanted.incrementAndGet();
+                } else if (line.equals("release")) {
+                    release.set(true);
                 }
             }
         } catch (java.io.IOException end) {

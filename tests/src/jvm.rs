@@ -55,6 +55,15 @@ impl Program {
     /// Compiles the program into `directory`, starts it with its database in `directory/db` for at most
     /// `seconds`, and waits until it has filled its table.
     pub fn start(directory: &Path, seconds: u64) -> Result<Program> {
+        Program::start_with(directory, seconds, &[])
+    }
+
+    /// The same with a snapshot that is older than its deletes, held until [`Program::release_snapshot`].
+    pub fn start_with_snapshot(directory: &Path, seconds: u64) -> Result<Program> {
+        Program::start_with(directory, seconds, &["snapshot"])
+    }
+
+    fn start_with(directory: &Path, seconds: u64, arguments: &[&str]) -> Result<Program> {
         let jar = artifact::tool(ROCKSDB_JAR)?;
         compile(&jar, &["ListAndDelete.java"], directory)?;
         let database = database(directory);
@@ -62,7 +71,7 @@ impl Program {
         let mut command = Command::new(artifact::installed("java", "default-jdk-headless")?);
         command.arg("-Xmx256m").arg(format!("-Djava.io.tmpdir={}", directory.display()));
         command.arg("-cp").arg(format!("{}:{}", jar.display(), directory.display()));
-        command.arg("ListAndDelete").arg(database).arg(seconds.to_string());
+        command.arg("ListAndDelete").arg(database).arg(seconds.to_string()).args(arguments);
         let errors =
             std::fs::File::create(directory.join("java.log")).context("creating the program's log")?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
@@ -96,6 +105,12 @@ impl Program {
         let line = self.lines.until(LIST_LIMIT, |line| line.starts_with("deletions "))?;
         let number = line.strip_prefix("deletions ").unwrap_or_default();
         number.trim().parse().with_context(|| format!("no number of deletions: {line}"))
+    }
+
+    /// Lets the program release its snapshot, and waits until it has.
+    pub fn release_snapshot(&mut self) -> Result<()> {
+        writeln!(self.stdin, "release").context("asking the program to release its snapshot")?;
+        self.lines.until(LIST_LIMIT, |line| line == "released").map(|_| ())
     }
 
     /// The SST files there are now.

@@ -28,6 +28,7 @@ targets:
   - name: queue
     match: {{ pid: {pid} }}
     actuator: hook
+    remedies: [compact]
     column_families:
       - name: {COLUMN_FAMILY}
         prefix: {{ delimiter: "/", count: 3 }}
@@ -36,6 +37,7 @@ loop: {{ interval: 500ms, window: 300ms, survey: 500ms }}
 probes: {{ budget: 50% }}
 io_budget: {{ rate: 1GiB/s, burst: 100GiB }}
 cooldown: 1s
+guards: {{ target_age: 0s }}
 range_bytes_max: 8MiB
 keys: shown
 "#

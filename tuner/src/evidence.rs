@@ -4,6 +4,7 @@
 //! SST files' statistics. Nothing here decides anything.
 
 use crate::options::ColumnFamilyOptions;
+use crate::pain::EventCosts;
 use crate::policy::RemedyKind;
 use crate::{key::Key, range::KeyRange};
 use serde::{Deserialize, Serialize};
@@ -222,7 +223,7 @@ pub struct PastAction {
 }
 
 /// Everything known of one database of one target at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// Target the database belongs to, as shown by the API.
     pub target: String,
@@ -244,6 +245,10 @@ pub struct Evidence {
     pub file_reads: Vec<FileReads>,
     /// Earlier actions, newest last.
     pub past_actions: Vec<PastAction>,
+    /// What tombstones and block reads cost this target's readers, as learnt over its windows; `None`: what this
+    /// window tells alone.
+    #[serde(default)]
+    pub costs: Option<EventCosts>,
 }
 
 impl Evidence {

@@ -1,28 +1,18 @@
 //! Seek pain: reader time lost to tombstones and block misses, and how a window's is extrapolated.
 //!
 //! The probes count; they do not say how long one tombstone took. That is learnt from operations whose
-//! pain lies in the seek, because its latency is exact. A scan's elapsed time has the caller's own time
-//! in it, so there it is only a limit. Block reads are timed one by one where their function was found;
+//! pain lies in the seek, because its latency is exact ([`crate::relief`]). A scan's elapsed time has the caller's
+//! own time in it, so there it is only a limit. Block reads are timed one by one where their function was found;
 //! a price for them is needed only for those that were not.
 
 use crate::evidence::{BlockFetches, Counters, Observation, SentinelInterval, Window};
+use crate::relief::CostFit;
+use serde::{Deserialize, Serialize};
 
 /// Time to step over one tombstone where it cannot be learnt: measured 200 ns in a warm cache.
 pub const NS_PER_TOMBSTONE_DEFAULT: f64 = 200.0;
 /// Time of one block-cache miss where it was not timed and cannot be learnt: a read from a fast disk.
 pub const NS_PER_BLOCK_READ_DEFAULT: f64 = 100_000.0;
-
-/// Plausible times per tombstone; what is learnt outside of it is another effect (a thread descheduled).
-const NS_PER_TOMBSTONE: (f64, f64) = (5.0, 20_000.0);
-/// Plausible times per block read, from the page cache to a busy disk.
-const NS_PER_BLOCK_READ: (f64, f64) = (1_000.0, 100_000_000.0);
-/// Fewest tombstones of a seek for its latency to tell the time per tombstone.
-const TOMBSTONES_TO_LEARN_FROM: u64 = 1000;
-/// Fewest block reads of a seek for its latency to tell the time per block read, and fewest timed ones of a
-/// window for their mean to stand for the others.
-const BLOCK_READS_TO_LEARN_FROM: u64 = 16;
-/// Fewest operations whose median is believed.
-const OPERATIONS_TO_LEARN_FROM: usize = 5;
 
 /// Keys that go with a tombstone: itself and the version that it hides.
 const KEYS_PER_TOMBSTONE: f64 = 2.0;
@@ -39,7 +29,7 @@ const SENTINEL_SCALE: (f64, f64) = (0.1, 10.0);
 const LOST_SCALE_MAX: f64 = 1000.0;
 
 /// Time that one event takes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EventCosts {
     /// Time per tombstone skipped.
     pub ns_per_tombstone: f64,
@@ -52,7 +42,8 @@ pub struct EventCosts {
 }
 
 /// Where the time per block-cache miss is from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum BlockReadSource {
     /// The default.
     Assumed,
@@ -85,35 +76,11 @@ impl Default for EventCosts {
 }
 
 impl EventCosts {
-    /// Learns from the seeks of a window; what too few of them tell stays at its default.
+    /// From the operations of a single window; what too few of them tell stays at its default.
     pub fn learn(observations: &[Observation]) -> EventCosts {
-        let mut costs = EventCosts::default();
-        let per_tombstone = observations.iter().filter_map(|operation| {
-            let (seek, latency_ns) = (operation.seek, operation.seek_latency_ns as f64);
-            let reads_ns = reads_ns(operation, NS_PER_BLOCK_READ_DEFAULT).in_seek;
-            let enough = seek.tombstones_skipped >= TOMBSTONES_TO_LEARN_FROM && reads_ns <= latency_ns / 2.0;
-            enough.then(|| (latency_ns - reads_ns) / seek.tombstones_skipped as f64)
-        });
-        if let Some(learnt) = believable_median(per_tombstone.collect()) {
-            costs.ns_per_tombstone = learnt.clamp(NS_PER_TOMBSTONE.0, NS_PER_TOMBSTONE.1);
-            costs.tombstone_learnt = true;
-        }
-        if let Some(timed) = mean_of_timed(observations) {
-            costs.ns_per_block_read = timed;
-            costs.block_read_source = BlockReadSource::Timed;
-            return costs;
-        }
-        let per_read = observations.iter().filter_map(|operation| {
-            let (seek, latency_ns) = (operation.seek, operation.seek_latency_ns as f64);
-            let tombstones_ns = seek.tombstones_skipped as f64 * costs.ns_per_tombstone;
-            let enough = seek.block_reads >= BLOCK_READS_TO_LEARN_FROM && tombstones_ns <= latency_ns / 2.0;
-            enough.then(|| (latency_ns - tombstones_ns) / seek.block_reads as f64)
-        });
-        if let Some(learnt) = believable_median(per_read.collect()) {
-            costs.ns_per_block_read = learnt.clamp(NS_PER_BLOCK_READ.0, NS_PER_BLOCK_READ.1);
-            costs.block_read_source = BlockReadSource::Learnt;
-        }
-        costs
+        let mut fit = CostFit::default();
+        fit.learn(observations);
+        fit.costs()
     }
 
     /// Time an operation lost; the seek's part is at most its latency, the scan's at most its elapsed time.
@@ -146,14 +113,14 @@ impl EventCosts {
 }
 
 /// Time that an operation spent on block reads.
-struct ReadsNs {
-    in_seek: f64,
-    in_scan: f64,
+pub(crate) struct ReadsNs {
+    pub(crate) in_seek: f64,
+    pub(crate) in_scan: f64,
 }
 
 /// What was timed, and the price for what was not, shared out by the reads counted in seek and scan. Where
 /// none was counted all blocks came out of the readahead buffer, and it is scans that read ahead.
-fn reads_ns(operation: &Observation, ns_per_untimed_read: f64) -> ReadsNs {
+pub(crate) fn reads_ns(operation: &Observation, ns_per_untimed_read: f64) -> ReadsNs {
     let BlockFetches { count, latency_ns, .. } = operation.block_fetches;
     let (seek, scan) = (operation.seek.block_reads as f64, operation.scan.block_reads as f64);
     let reads = operation.total().block_reads;
@@ -164,17 +131,6 @@ fn reads_ns(operation: &Observation, ns_per_untimed_read: f64) -> ReadsNs {
     }
     let ns_per_read = sum_ns / (seek + scan);
     ReadsNs { in_seek: seek * ns_per_read, in_scan: scan * ns_per_read }
-}
-
-/// Mean time of the block reads that were timed, where there are enough to believe it. Operations that were
-/// served by reading ahead alone would only add time.
-fn mean_of_timed(observations: &[Observation]) -> Option<f64> {
-    let fetches = observations.iter().map(|operation| operation.block_fetches);
-    let fetches = fetches.filter(|fetches| fetches.count > 0);
-    let timed = fetches.fold(BlockFetches::default(), BlockFetches::plus);
-    let enough = timed.count >= BLOCK_READS_TO_LEARN_FROM;
-    let mean = timed.latency_ns as f64 / timed.count as f64;
-    enough.then(|| mean.clamp(NS_PER_BLOCK_READ.0, NS_PER_BLOCK_READ.1))
 }
 
 /// Share of the keys an operation stepped over that a compaction would drop, 0 to 1: and so the share of
@@ -212,16 +168,6 @@ pub(crate) fn events(operation: &Observation) -> Events {
         block_reads: total.block_reads.min(OPERATION_EVENTS_MAX),
         block_cache_hits: total.block_cache_hits.min(OPERATION_EVENTS_MAX),
     }
-}
-
-/// The median, where there are enough finite values to believe it.
-fn believable_median(values: Vec<f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
-    if values.len() < OPERATIONS_TO_LEARN_FROM {
-        return None;
-    }
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 /// By how much a window's pain is multiplied.
@@ -284,12 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn time_per_tombstone_is_the_median_of_seeks() {
+    fn time_per_tombstone_is_that_of_most_seeks() {
         let mut observations: Vec<Observation> = [290, 300, 310, 300, 9_999_999]
             .iter()
             .map(|ns| operation((1000, 0, ns * 1000), (0, 0, 0)))
             .collect();
-        assert_eq!(EventCosts::learn(&observations).ns_per_tombstone, 300.0);
+        let learnt = EventCosts::learn(&observations).ns_per_tombstone;
+        assert!((learnt - 300.0).abs() < 1.0, "{learnt}");
         observations.pop();
         let too_few = EventCosts::learn(&observations);
         assert_eq!((too_few.ns_per_tombstone, too_few.tombstone_learnt), (NS_PER_TOMBSTONE_DEFAULT, false));
@@ -299,7 +246,8 @@ mod tests {
     fn time_per_block_read_is_learnt_too() {
         let observations: Vec<Observation> =
             (0..9).map(|_| operation((0, 100, 1_000_000), (0, 0, 0))).collect();
-        assert_eq!(EventCosts::learn(&observations).ns_per_block_read, 10_000.0);
+        let learnt = EventCosts::learn(&observations).ns_per_block_read;
+        assert!((learnt - 10_000.0).abs() < 1e-6, "{learnt}");
     }
 
     /// Two reads in the seek, six in the scan, so many of them timed at 3 µs each.

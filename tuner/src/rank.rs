@@ -111,7 +111,7 @@ pub fn assess(
         let (database, observations) = (evidence.database.clone(), observations.len());
         return Err(AssessError::WindowWithoutDuration { database, observations });
     }
-    let costs = EventCosts::learn(observations);
+    let costs = evidence.costs.unwrap_or_else(|| EventCosts::learn(observations));
     let assessor = Assessor {
         evidence,
         policy,

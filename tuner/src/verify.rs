@@ -1,15 +1,119 @@
-//! Whether an action helped: pain before, pain after, and what was promised.
+//! Whether an action helped: pain before, pain after, what was promised, and why where it did not.
 
 use crate::rank::RangeAssessment;
 use crate::words;
 use serde::{Deserialize, Serialize};
 
-/// An action has helped when the pain fell by at least this share of what was promised. Not all of it:
-/// readers come and go, and what is measured in a window varies.
-pub const HELPED_SHARE_MIN: f64 = 0.5;
-
 /// Where this share of the deletions is still there, the files were not rewritten for good.
 const DELETIONS_LEFT_SHARE: f64 = 0.5;
+
+/// From this share of a range's tombstones in memtables on, they are what readers step over.
+const MEMTABLE_SHARE: f64 = 0.5;
+
+/// Painful operations that the windows after an action must have been long enough to meet, had nothing changed: that
+/// they met none by chance then comes about once in twenty times.
+const OPERATIONS_EXPECTED_MIN: f64 = 3.0;
+
+/// Why an action did not help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// A snapshot in the target is older than the deletions: RocksDB has to keep them for it.
+    PinnedBySnapshot,
+    /// No file was rewritten: RocksDB moved them as they were, or found nothing to do.
+    OnlyMoved,
+    /// The deletions were dropped, and others have been written since.
+    WrittenAgain,
+    /// What readers step over now is in a memtable.
+    Memtable,
+    /// None of these, as far as it shows.
+    Unknown,
+}
+
+impl Cause {
+    /// Short name, as in the API: `pinned_by_snapshot`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::PinnedBySnapshot => "pinned_by_snapshot",
+            Cause::OnlyMoved => "only_moved",
+            Cause::WrittenAgain => "written_again",
+            Cause::Memtable => "memtable",
+            Cause::Unknown => "unknown",
+        }
+    }
+}
+
+/// What an action left behind, seen when it ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Aftermath {
+    /// Deletions in the range's SST files before.
+    pub deletions_before: u64,
+    /// The same when it ended.
+    pub deletions_after: u64,
+    /// Bytes of the SST files it replaced.
+    pub bytes_rewritten: u64,
+    /// `rocksdb.num-snapshots` when it ended; `None` where it could not be asked.
+    pub snapshots: Option<u64>,
+    /// How long ago the oldest of them was taken, seconds.
+    pub oldest_snapshot_age_seconds: Option<u64>,
+}
+
+impl Aftermath {
+    /// Whether the deletions have outlived the action.
+    fn are_kept(&self) -> bool {
+        self.deletions_after > 0
+            && self.deletions_after as f64 >= self.deletions_before as f64 * DELETIONS_LEFT_SHARE
+    }
+
+    /// Whether a snapshot is what keeps the deletions.
+    pub fn is_pinned(&self) -> bool {
+        self.are_kept() && self.bytes_rewritten > 0 && self.snapshots.is_some_and(|count| count > 0)
+    }
+}
+
+/// What the windows since an action have shown of its range. The probe budget can cut them short, and one that is
+/// shorter than an operation may see none of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// How long they were, together.
+    pub window_seconds: f64,
+    /// Reader time lost meanwhile.
+    pub lost_seconds: f64,
+}
+
+impl Seen {
+    /// Adds a window; `after` are all assessments that came of it.
+    pub fn add(&mut self, window_seconds: f64, before: &RangeAssessment, after: &[RangeAssessment]) {
+        self.window_seconds += window_seconds;
+        self.lost_seconds += now(before, after).pain * window_seconds;
+    }
+
+    /// Whether an unchanged pain would have shown.
+    pub fn is_conclusive(&self, before: &RangeAssessment) -> bool {
+        before.operations_per_second * self.window_seconds >= OPERATIONS_EXPECTED_MIN
+    }
+
+    /// Pain over all of them, seconds per second.
+    fn pain(&self) -> f64 {
+        if self.window_seconds > 0.0 { self.lost_seconds / self.window_seconds } else { 0.0 }
+    }
+}
+
+/// What an action claimed.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// The range before.
+    pub before: &'a RangeAssessment,
+    /// Pain that it promised to relieve, seconds per second.
+    pub promised_seconds_per_second: f64,
+    /// Share of that which has to be delivered, 0 to 1. Not all of it: readers come and go, and what is measured in a
+    /// window varies.
+    pub share_min: f64,
+    /// What it left behind; `None` where that is not known.
+    pub aftermath: Option<&'a Aftermath>,
+    /// What the windows since have shown.
+    pub seen: Seen,
+}
 
 /// What came of an action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,61 +122,137 @@ pub struct Verdict {
     pub helped: bool,
     /// Pain in the range's keys now.
     pub pain_after_seconds_per_second: f64,
-    /// In words, with the likely cause where it did not help.
+    /// By how much it fell, at least 0.
+    pub delivered_seconds_per_second: f64,
+    /// Why it did not help.
+    pub cause: Option<Cause>,
+    /// In words.
     pub reason: String,
 }
 
-/// Judges an action on the range of `before`, which promised to relieve `promised_seconds_per_second`.
-///
-/// `after` are the assessments of a later window of the same database, all of them: those that share
-/// keys with the range count. While an action waits for its verdict it is among the evidence's past
-/// actions, and so its range is assessed on its own.
-pub fn verdict(
-    before: &RangeAssessment,
-    after: &[RangeAssessment],
-    promised_seconds_per_second: f64,
-) -> Verdict {
+/// The range as it is now.
+#[derive(Clone, Copy, Debug, Default)]
+struct Now {
+    pain: f64,
+    deletions: u64,
+    tombstones_per_second: f64,
+    memtable_tombstones_per_second: f64,
+}
+
+impl Now {
+    fn plus(self, range: &RangeAssessment) -> Now {
+        let rate = range.operations_per_second;
+        Now {
+            pain: self.pain + range.pain_seconds_per_second,
+            deletions: self.deletions.saturating_add(range.deletions),
+            tombstones_per_second: self.tombstones_per_second + range.tombstones_per_seek * rate,
+            memtable_tombstones_per_second: self.memtable_tombstones_per_second
+                + range.memtable_tombstones_per_seek * rate,
+        }
+    }
+
+    fn is_in_memtables(&self) -> bool {
+        self.memtable_tombstones_per_second > 0.0
+            && self.memtable_tombstones_per_second >= self.tombstones_per_second * MEMTABLE_SHARE
+    }
+}
+
+/// The range in the assessments of a later window of the same database: those that share keys with it. While an action
+/// waits for its verdict it is among the evidence's past actions, and so its range is assessed on its own.
+fn now(before: &RangeAssessment, after: &[RangeAssessment]) -> Now {
     let same = after.iter().filter(|now| {
         now.column_family == before.column_family
             && now.database == before.database
             && now.range.overlaps(&before.range)
     });
-    let (pain, deletions) = same.fold((0.0, 0u64), |(pain, deletions), now| {
-        (pain + now.pain_seconds_per_second, deletions.saturating_add(now.deletions))
-    });
-    let fell = before.pain_seconds_per_second - pain;
-    let helped = fell > 0.0 && fell >= promised_seconds_per_second * HELPED_SHARE_MIN;
+    same.fold(Now::default(), Now::plus)
+}
+
+/// Judges an action by what it claimed. `after` are all assessments of the last window.
+///
+/// Deletions that a snapshot keeps are where they were, whatever a window happened to see.
+pub fn verdict(claim: &Claim<'_>, after: &[RangeAssessment]) -> Verdict {
+    let before = claim.before;
+    let now = Now { pain: claim.seen.pain(), ..now(before, after) };
+    let fell = before.pain_seconds_per_second - now.pain;
+    let is_pinned = claim.aftermath.is_some_and(Aftermath::is_pinned);
+    let helped = !is_pinned && fell > 0.0 && fell >= claim.promised_seconds_per_second * claim.share_min;
     let numbers = format!(
         "readers lost {} before and lose {} now; {} less was promised",
         words::pain(before.pain_seconds_per_second),
-        words::pain(pain),
-        words::pain(promised_seconds_per_second),
+        words::pain(now.pain),
+        words::pain(claim.promised_seconds_per_second),
     );
-    let reason = if helped { numbers } else { format!("{numbers}; {}", cause(before, deletions)) };
-    Verdict { helped, pain_after_seconds_per_second: pain, reason }
+    let cause = (!helped).then(|| cause(before, &now, claim.aftermath));
+    let reason = match &cause {
+        None => numbers,
+        Some((_, why)) => format!("{numbers}; {why}"),
+    };
+    Verdict {
+        helped,
+        pain_after_seconds_per_second: now.pain,
+        delivered_seconds_per_second: fell.max(0.0),
+        cause: cause.map(|(cause, _)| cause),
+        reason,
+    }
 }
 
-/// The likely cause of a pain that stayed.
-fn cause(before: &RangeAssessment, deletions_after: u64) -> String {
-    let (was, is) = (words::count(before.deletions), words::count(deletions_after));
-    if before.deletions == 0 {
-        "the tombstones were in a memtable and have been written again meanwhile, or a snapshot keeps them"
-            .to_owned()
-    } else if deletions_after as f64 >= before.deletions as f64 * DELETIONS_LEFT_SHARE {
-        format!(
-            "{is} of {was} deletions are in the files: a snapshot keeps them, files were moved without being \
-             rewritten, or they were written again"
-        )
-    } else {
-        format!(
-            "the deletions are gone from the files ({was} before, {is} now): new ones are in a memtable, or \
-             readers wait for something else"
-        )
+/// The likely cause of a pain that stayed, and in words.
+fn cause(before: &RangeAssessment, now: &Now, aftermath: Option<&Aftermath>) -> (Cause, String) {
+    if let Some(found) = aftermath.and_then(kept) {
+        return found;
+    }
+    let (was, is) = (words::count(before.deletions), words::count(now.deletions));
+    if now.deletions > 0 && now.deletions as f64 >= before.deletions as f64 * DELETIONS_LEFT_SHARE {
+        let why = format!("{is} deletions are in the files again, {was} were before");
+        return (Cause::WrittenAgain, why);
+    }
+    if now.is_in_memtables() {
+        let why = "the tombstones that readers step over now are in a memtable".to_owned();
+        return (Cause::Memtable, why);
+    }
+    let why = format!(
+        "the deletions are gone from the files ({was} before, {is} now), and what readers wait for does not show"
+    );
+    (Cause::Unknown, why)
+}
+
+/// Why deletions have outlived the action, where they have.
+fn kept(aftermath: &Aftermath) -> Option<(Cause, String)> {
+    if !aftermath.are_kept() {
+        return None;
+    }
+    let (was, is) = (words::count(aftermath.deletions_before), words::count(aftermath.deletions_after));
+    if aftermath.is_pinned() {
+        let snapshots = words::count(aftermath.snapshots.unwrap_or_default());
+        let age = aftermath.oldest_snapshot_age_seconds.map(|age| i64::try_from(age).unwrap_or(i64::MAX));
+        let age = age.map(|age| format!(", the oldest taken {} ago", words::span(age))).unwrap_or_default();
+        let why = format!(
+            "{is} deletions were left of {was}: snapshots in the target keep them ({snapshots} held{age})"
+        );
+        return Some((Cause::PinnedBySnapshot, why));
+    }
+    if aftermath.bytes_rewritten == 0 {
+        let why = format!("{is} deletions were left of {was}: no file was rewritten, files were only moved");
+        return Some((Cause::OnlyMoved, why));
+    }
+    match aftermath.snapshots {
+        Some(_) => Some((
+            Cause::WrittenAgain,
+            format!(
+                "{is} deletions were in the files when it ended, {was} before: they were written meanwhile"
+            ),
+        )),
+        None => Some((
+            Cause::Unknown,
+            format!("{is} deletions were left of {was}: a snapshot may keep them, which could not be asked"),
+        )),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::{key::Key, range::KeyRange};
 
@@ -101,22 +281,103 @@ mod tests {
         }
     }
 
-    #[test]
-    fn half_of_what_was_promised_is_enough() {
+    fn judged(promised: f64, after: &[RangeAssessment], aftermath: Option<&Aftermath>) -> Verdict {
         let before = assessment("a/", 0.1, 100);
-        assert!(verdict(&before, &[], 0.1).helped);
-        assert!(verdict(&before, &[assessment("b/", 9.0, 0)], 0.1).helped);
-        assert!(verdict(&before, &[assessment("a/", 0.05, 0)], 0.1).helped);
-        assert!(!verdict(&before, &[assessment("a/", 0.051, 0)], 0.1).helped);
-        assert!(!verdict(&before, &[assessment("a/", 0.2, 0)], 0.0).helped);
+        let mut seen = Seen::default();
+        seen.add(1.0, &before, after);
+        let claim =
+            Claim { before: &before, promised_seconds_per_second: promised, share_min: 0.5, aftermath, seen };
+        verdict(&claim, after)
     }
 
     #[test]
-    fn the_likely_cause_is_named() {
+    fn the_share_of_what_was_promised_is_enough() {
+        assert!(judged(0.1, &[], None).helped);
+        assert!(judged(0.1, &[assessment("b/", 9.0, 0)], None).helped);
+        assert!(judged(0.1, &[assessment("a/", 0.05, 0)], None).helped);
+        assert!(!judged(0.1, &[assessment("a/", 0.051, 0)], None).helped);
+        assert!(!judged(0.0, &[assessment("a/", 0.2, 0)], None).helped);
+    }
+
+    #[test]
+    fn what_was_delivered_is_told() {
+        let delivered = judged(0.1, &[assessment("a/", 0.025, 0)], None).delivered_seconds_per_second;
+        assert!((delivered - 0.075).abs() < 1e-12);
+        assert_eq!(judged(0.1, &[assessment("a/", 0.3, 0)], None).delivered_seconds_per_second, 0.0);
+    }
+
+    /// Windows that were cut short see no operation, and that says nothing.
+    #[test]
+    fn short_windows_add_up() {
         let before = assessment("a/", 0.1, 100);
-        assert!(verdict(&before, &[assessment("a/", 0.1, 100)], 0.1).reason.contains("snapshot"));
-        assert!(verdict(&before, &[assessment("a/", 0.1, 3)], 0.1).reason.contains("gone from the files"));
-        let memtable = assessment("a/", 0.1, 0);
-        assert!(verdict(&memtable, std::slice::from_ref(&memtable), 0.1).reason.contains("memtable"));
+        let mut seen = Seen::default();
+        seen.add(0.5, &before, &[]);
+        assert!(!seen.is_conclusive(&before));
+        seen.add(0.5, &before, &[assessment("a/", 0.1, 100)]);
+        seen.add(2.0, &before, &[]);
+        assert!(seen.is_conclusive(&before));
+        assert!((seen.pain() - 0.05 / 3.0).abs() < 1e-12);
+        assert_eq!(Seen::default().pain(), 0.0);
+    }
+
+    /// A window that saw nothing does not make tombstones go away that a snapshot keeps.
+    #[test]
+    fn what_a_snapshot_keeps_has_not_helped() {
+        let kept = Aftermath {
+            deletions_before: 100,
+            deletions_after: 100,
+            bytes_rewritten: 5,
+            snapshots: Some(1),
+            oldest_snapshot_age_seconds: None,
+        };
+        let verdict = judged(0.1, &[], Some(&kept));
+        assert_eq!((verdict.helped, verdict.cause), (false, Some(Cause::PinnedBySnapshot)));
+    }
+
+    /// The pain stayed; only what the action left behind differs.
+    fn cause_after(aftermath: Aftermath, now: RangeAssessment) -> Option<Cause> {
+        judged(0.1, &[now], Some(&aftermath)).cause
+    }
+
+    #[test]
+    fn causes_are_told_apart() {
+        let kept = Aftermath {
+            deletions_before: 100,
+            deletions_after: 100,
+            bytes_rewritten: 5,
+            snapshots: Some(1),
+            oldest_snapshot_age_seconds: Some(70),
+        };
+        let now = || assessment("a/", 0.1, 100);
+        assert_eq!(cause_after(kept, now()), Some(Cause::PinnedBySnapshot));
+        assert_eq!(cause_after(Aftermath { snapshots: Some(0), ..kept }, now()), Some(Cause::WrittenAgain));
+        assert_eq!(cause_after(Aftermath { snapshots: None, ..kept }, now()), Some(Cause::Unknown));
+        assert_eq!(cause_after(Aftermath { bytes_rewritten: 0, ..kept }, now()), Some(Cause::OnlyMoved));
+        // A snapshot that is held keeps nothing where the deletions have gone.
+        let gone = Aftermath { deletions_after: 0, ..kept };
+        assert_eq!(cause_after(gone, now()), Some(Cause::WrittenAgain));
+        assert_eq!(cause_after(gone, assessment("a/", 0.1, 3)), Some(Cause::Unknown));
+        let mut fresh = assessment("a/", 0.1, 3);
+        fresh.memtable_tombstones_per_seek = 0.6;
+        assert_eq!(cause_after(gone, fresh), Some(Cause::Memtable));
+    }
+
+    /// Deletions that were in a memtable are in files afterwards, where a snapshot holds them.
+    #[test]
+    fn a_snapshot_pins_what_a_memtable_held() {
+        let aftermath =
+            Aftermath { deletions_after: 50, bytes_rewritten: 5, snapshots: Some(2), ..Aftermath::default() };
+        let verdict = judged(0.1, &[assessment("a/", 0.1, 50)], Some(&aftermath));
+        assert_eq!(verdict.cause, Some(Cause::PinnedBySnapshot));
+        assert!(verdict.reason.contains("2 held"), "{}", verdict.reason);
+    }
+
+    #[test]
+    fn names_are_those_of_the_json() {
+        let all =
+            [Cause::PinnedBySnapshot, Cause::OnlyMoved, Cause::WrittenAgain, Cause::Memtable, Cause::Unknown];
+        for cause in all {
+            assert_eq!(serde_json::to_value(cause).unwrap(), cause.name());
+        }
     }
 }

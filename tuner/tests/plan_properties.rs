@@ -178,6 +178,7 @@ prop_compose! {
             column_families: [("a".to_owned(), a), ("b".to_owned(), b)].into(),
             file_reads: Vec::new(),
             past_actions,
+            costs: None,
         }
     }
 }

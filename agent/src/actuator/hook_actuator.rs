@@ -2,6 +2,7 @@
 
 use super::error::ActuatorError;
 use super::hook::HookClient;
+use super::properties::{Properties, PropertyReport};
 use super::request::{CompactEnd, CompactOutcome, CompactRequest, ThrottleOutcome, ThrottleRequest};
 use super::{Actuator, AdviseActuator};
 use sexton_hook_protocol::{
@@ -19,6 +20,9 @@ use std::time::{Duration, Instant};
 /// How often a running compaction is asked after: cancelling takes effect within this time.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
+/// How often RocksDB is asked about itself meanwhile: a write stall is noticed within this time.
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
+
 /// Lost connections that are forgiven while a compaction runs.
 const RECONNECTS_MAX: u32 = 3;
 
@@ -26,12 +30,19 @@ const RECONNECTS_MAX: u32 = 3;
 pub struct HookActuator<C> {
     client: C,
     time_limit: Duration,
+    report: PropertyReport,
 }
 
 impl<C: BorrowMut<HookClient>> HookActuator<C> {
     /// Over a connected client; a compaction that takes longer than `time_limit` is cancelled.
     pub fn new(client: C, time_limit: Duration) -> HookActuator<C> {
-        HookActuator { client, time_limit }
+        HookActuator { client, time_limit, report: PropertyReport::default() }
+    }
+
+    /// What RocksDB says of itself goes here while a compaction runs.
+    #[must_use]
+    pub fn reporting_to(self, report: PropertyReport) -> HookActuator<C> {
+        HookActuator { report, ..self }
     }
 
     fn client(&mut self) -> &mut HookClient {
@@ -62,8 +73,14 @@ impl<C: BorrowMut<HookClient>> HookActuator<C> {
     }
 
     /// Waits for the end of compaction `id`, cancelling it when asked or out of time.
-    fn wait(&mut self, id: u64, cancelled: &AtomicBool) -> Result<(Finished, Option<String>), ActuatorError> {
+    fn wait(
+        &mut self,
+        id: u64,
+        pointers: &ColumnFamilyPointers,
+        cancelled: &AtomicBool,
+    ) -> Result<(Finished, Option<String>), ActuatorError> {
         let deadline = Instant::now() + self.time_limit;
+        let mut reported = Instant::now();
         let mut stopped = None;
         let mut reconnects_left = RECONNECTS_MAX;
         loop {
@@ -89,7 +106,19 @@ impl<C: BorrowMut<HookClient>> HookActuator<C> {
                 Err(ActuatorError::Connection { .. }) if reconnects_left > 0 => reconnects_left -= 1,
                 Err(error) => return Err(error),
             }
+            if reported.elapsed() >= REPORT_INTERVAL {
+                reported = Instant::now();
+                self.report(pointers);
+            }
             std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// What cannot be read is not reported: whoever watches goes by what there is.
+    fn report(&mut self, pointers: &ColumnFamilyPointers) {
+        match Properties::read(self.client(), pointers) {
+            Ok(properties) => self.report.put(properties),
+            Err(error) => tracing::debug!(%error, "the hook gave no properties"),
         }
     }
 }
@@ -112,7 +141,7 @@ impl<C: BorrowMut<HookClient>> Actuator for HookActuator<C> {
         self.check(request, &pointers)?;
         let started = Instant::now();
         let id = self.client().start_compaction(range)?;
-        let (finished, stopped) = self.wait(id, cancelled)?;
+        let (finished, stopped) = self.wait(id, &pointers, cancelled)?;
         let end = match (finished.cancelled, finished.ok) {
             (true, _) => {
                 CompactEnd::Cancelled { reason: stopped.unwrap_or_else(|| "somebody else did".into()) }

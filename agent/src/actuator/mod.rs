@@ -6,6 +6,7 @@
 //!
 //! - [`HookActuator`]: our library inside the target; [`HookClient`] is the conversation with it, `attach`
 //!   and `library` bring it in.
+//!   What the RocksDB there says of itself while it works are [`Properties`].
 //! - [`ExecActuator`]: a command of the policy.
 //! - [`AdviseActuator`]: nobody; only the commands are shown.
 
@@ -20,6 +21,7 @@ mod hook;
 mod hook_actuator;
 mod library;
 mod process;
+mod properties;
 mod request;
 mod template;
 
@@ -30,6 +32,7 @@ pub use exec::ExecActuator;
 pub use hook::{HookClient, HookOptions};
 pub use hook_actuator::HookActuator;
 pub use library::{LIBRARY_FILE_NAME as HOOK_LIBRARY_FILE_NAME, find as find_hook_library};
+pub use properties::{Properties, PropertyReport};
 pub use request::{
     CompactEnd, CompactOutcome, CompactRequest, HandlePointers, ThrottleOutcome, ThrottleRequest,
 };

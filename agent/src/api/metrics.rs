@@ -9,6 +9,7 @@ use super::tally::{STATES, Tally};
 use crate::snapshot::{Snapshot, TargetState, TargetView};
 use prometheus::core::Collector;
 use prometheus::{CounterVec, Encoder, GaugeVec, Opts, Registry, TextEncoder};
+use sexton_tuner::guard::Guard;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Targets that are exposed; a node has some dozens. Further ones would only make series.
@@ -141,6 +142,22 @@ impl Scrape {
         whole("sexton_block_reads_timed_total", target.block_reads_timed);
         self.set("sexton_block_read_seconds_total", &label, target.block_read_seconds);
         self.set("sexton_seek_pain_ratio", &label, target.pain_seconds_per_second);
+        self.set("sexton_tombstone_cost_seconds", &label, target.costs.seconds_per_tombstone);
+        self.set("sexton_block_read_cost_seconds", &label, target.costs.seconds_per_block_read);
+        self.guards(target);
+    }
+
+    /// From zero on for every guard of a target that is acted on.
+    fn guards(&self, target: &TargetView) {
+        for guard in Guard::ALL.map(Guard::name) {
+            let view = target.guards.iter().find(|view| view.guard == guard);
+            if view.is_none() && target.mode != "act" {
+                continue;
+            }
+            let (refusals, objects) = view.map_or((0, false), |view| (view.refusals, view.objects));
+            self.set("sexton_guard_refusals_total", &[&target.name, guard], refusals as f64);
+            self.set("sexton_guard_objects", &[&target.name, guard], truth(objects));
+        }
     }
 
     fn ranges(&self, snapshot: &Snapshot, target: &str) {
@@ -168,13 +185,24 @@ impl Scrape {
         }
         // From zero on for every target, so that the first action shows as an increase.
         for name in names {
-            self.set("sexton_bytes_rewritten_total", &[name], 0.0);
+            let from_zero = [
+                "sexton_bytes_rewritten_total",
+                "sexton_slice_pauses_total",
+                "sexton_relief_promised_seconds_total",
+                "sexton_relief_delivered_seconds_total",
+            ];
+            for counter in from_zero {
+                self.set(counter, &[name], 0.0);
+            }
             for state in STATES {
                 self.set("sexton_actions_total", &[name, state], 0.0);
             }
         }
         for (name, counts) in tally.targets() {
             self.set("sexton_bytes_rewritten_total", &[name], counts.bytes_rewritten as f64);
+            self.set("sexton_slice_pauses_total", &[name], counts.pauses as f64);
+            self.set("sexton_relief_promised_seconds_total", &[name], counts.relief_promised);
+            self.set("sexton_relief_delivered_seconds_total", &[name], counts.relief_delivered);
             for (state, count) in STATES.iter().zip(counts.actions) {
                 self.set("sexton_actions_total", &[name, state], count as f64);
             }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 /// States that are counted: how an action ended, and what its verification found.
-pub const STATES: [&str; 7] =
-    ["done", "skipped", "failed", "cancelled", "interrupted", "helped", "did_not_help"];
+pub const STATES: [&str; 8] =
+    ["done", "skipped", "failed", "cancelled", "stopped", "interrupted", "helped", "did_not_help"];
 
 /// Targets that are counted apart; further ones go together under [`OTHER_TARGETS`]. Names hold a pid, so
 /// they grow in number as targets are restarted.
@@ -25,18 +25,26 @@ pub struct Tally {
 }
 
 /// Counts of one target.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TargetTally {
     /// Actions that reached each of [`STATES`], in that order.
     pub actions: [u64; STATES.len()],
     /// Bytes of the files that ended actions replaced.
     pub bytes_rewritten: u64,
+    /// How often guards paused actions.
+    pub pauses: u64,
+    /// What verified actions promised to relieve, seconds per second, summed.
+    pub relief_promised: f64,
+    /// What they delivered.
+    pub relief_delivered: f64,
 }
 
 #[derive(Debug, Default)]
 struct Counted {
     states: [bool; STATES.len()],
     bytes: u64,
+    pauses: u32,
+    relief: bool,
 }
 
 impl Tally {
@@ -44,9 +52,10 @@ impl Tally {
     pub fn observe(&mut self, snapshot: &Snapshot) {
         self.counted.retain(|id, _| snapshot.actions.iter().any(|action| action.id == *id));
         // Those of earlier runs were counted then; verified now, they would count twice.
-        let ended = |action: &&ActionView| action.ended_at.is_some() && !action.is_earlier;
-        for action in snapshot.actions.iter().filter(ended) {
-            self.count(action);
+        for action in snapshot.actions.iter().filter(|action| !action.is_earlier) {
+            if action.ended_at.is_some() || action.pauses > 0 {
+                self.count(action);
+            }
         }
     }
 
@@ -72,6 +81,13 @@ impl Tally {
         }
         total.bytes_rewritten += action.bytes_rewritten.saturating_sub(counted.bytes);
         counted.bytes = counted.bytes.max(action.bytes_rewritten);
+        total.pauses += u64::from(action.pauses.saturating_sub(counted.pauses));
+        counted.pauses = counted.pauses.max(action.pauses);
+        if let (Some(delivered), false) = (action.relief_delivered, counted.relief) {
+            counted.relief = true;
+            total.relief_promised += action.relief_promised;
+            total.relief_delivered += delivered;
+        }
     }
 }
 
@@ -107,13 +123,14 @@ mod tests {
     fn each_state_of_each_action_counts_once() {
         let mut tally = Tally::default();
         assert_eq!(observe(&mut tally, vec![action(1, "running", 10)]), TargetTally::default());
-        let done = TargetTally { actions: [1, 0, 0, 0, 0, 0, 0], bytes_rewritten: 30 };
+        let done =
+            TargetTally { actions: [1, 0, 0, 0, 0, 0, 0, 0], bytes_rewritten: 30, ..TargetTally::default() };
         assert_eq!(observe(&mut tally, vec![action(1, "done", 30)]), done);
         assert_eq!(observe(&mut tally, vec![action(1, "done", 30)]), done);
-        let helped = TargetTally { actions: [1, 0, 0, 0, 0, 1, 0], bytes_rewritten: 30 };
+        let helped = TargetTally { actions: [1, 0, 0, 0, 0, 0, 1, 0], ..done.clone() };
         assert_eq!(observe(&mut tally, vec![action(1, "helped", 30)]), helped);
         let more = vec![action(3, "failed", 5), action(2, "did_not_help", 7), action(1, "helped", 30)];
-        let expected = TargetTally { actions: [2, 0, 1, 0, 0, 1, 1], bytes_rewritten: 42 };
+        let expected = TargetTally { actions: [2, 0, 1, 0, 0, 0, 1, 1], bytes_rewritten: 42, ..helped };
         assert_eq!(observe(&mut tally, more), expected);
         assert_eq!(observe(&mut tally, vec![]), expected, "a counter never falls");
         assert!(tally.counted.is_empty(), "what is no longer shown is forgotten");
@@ -123,8 +140,26 @@ mod tests {
     fn what_ended_in_an_earlier_run_is_not_counted() {
         let mut tally = Tally::default();
         let earlier = ActionView { is_earlier: true, ..action(1, "done", 10) };
-        let interrupted = TargetTally { actions: [0, 0, 0, 0, 1, 0, 0], bytes_rewritten: 0 };
+        let interrupted = TargetTally { actions: [0, 0, 0, 0, 0, 1, 0, 0], ..TargetTally::default() };
         assert_eq!(observe(&mut tally, vec![action(2, "interrupted", 0), earlier]), interrupted);
+    }
+
+    #[test]
+    fn pauses_and_relief_count_once() {
+        let mut tally = Tally::default();
+        let paused = |pauses| ActionView { pauses, ..action(1, "running", 0) };
+        assert_eq!(observe(&mut tally, vec![paused(1)]).pauses, 1);
+        assert_eq!(observe(&mut tally, vec![paused(2)]).pauses, 2);
+        let verified = ActionView {
+            relief_promised: 0.5,
+            relief_delivered: Some(0.25),
+            pauses: 2,
+            ..action(1, "helped", 0)
+        };
+        for _ in 0..2 {
+            let tally = observe(&mut tally, vec![verified.clone()]);
+            assert_eq!((tally.pauses, tally.relief_promised, tally.relief_delivered), (2, 0.5, 0.25));
+        }
     }
 
     #[test]

@@ -1,35 +1,48 @@
-//! Carrying out a plan, one action at a time, and measuring what came of it.
+//! Carrying out a plan, one action at a time.
+//!
+//! A slice runs in [`super::slice`], under the guards' eyes; what came of it is measured in [`super::verify`].
 
-use super::control::POLL_INTERVAL;
-use super::evidence::{SstRead, read_files};
-use super::history::{Begun, Owed, Place};
+use super::effect::{Effect, in_words, nothing_left};
+use super::evidence::read_files;
+use super::guards::properties;
+use super::history::{Begun, Place};
 use super::publish::shown;
+use super::slice::Ran;
 use super::watched::Watched;
 use super::{Control, Engine};
 use crate::actuator::{
     Actuator, ActuatorError, AdviseActuator, CommandTemplate, CompactEnd, CompactOutcome, CompactRequest,
-    ExecActuator, HookActuator, ThrottleRequest,
+    ExecActuator, HookActuator, HookClient, PropertyReport, ThrottleRequest,
 };
 use crate::snapshot::ActionView;
 use crate::sst::Order;
 use crate::target::process::is_alive;
 use sexton_tuner::cost::Bottommost;
-use sexton_tuner::evidence::SstFile;
+use sexton_tuner::guard::Course;
 use sexton_tuner::plan::{Action, CompactRange, SetThrottle};
 use sexton_tuner::policy::{ActuatorKind, KeyDisplay, Mode};
+use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
-use sexton_tuner::verify::verdict;
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Longest time that one compaction may take. Its bytes are bounded by the budget; a disk that needs longer
 /// for them is hurting already.
 const COMPACTION_TIME_LIMIT: Duration = Duration::from_secs(600);
 
+/// Who compacts.
+enum Compacting {
+    Exec(ExecActuator),
+    Hook(Rc<RefCell<HookClient>>),
+}
+
 impl Engine {
     /// Carries out the plan for the targets whose mode is act.
     pub(super) fn act(&mut self, control: &mut Control) {
+        let mut left_alone = HashSet::new();
         for action in self.plan.actions.clone() {
             control.take_commands();
             // What cannot be written down is not done.
@@ -37,8 +50,13 @@ impl Engine {
                 return;
             }
             match action {
-                Action::CompactRange(compact) if self.may_act(&compact.target) => {
-                    self.compact(&compact, control);
+                Action::CompactRange(compact)
+                    if self.may_act(&compact.target) && !left_alone.contains(&compact.target) =>
+                {
+                    let goes_on = self.compact(&compact, control);
+                    if !goes_on {
+                        left_alone.insert(compact.target);
+                    }
                 }
                 Action::SetThrottle(throttle) if self.may_act(&throttle.target) => {
                     self.throttle(&throttle);
@@ -53,13 +71,17 @@ impl Engine {
         watched.any(|watched| watched.mode == Mode::Act && !watched.is_paused())
     }
 
-    /// Compacts one range; the snapshot shows it as running meanwhile.
-    fn compact(&mut self, compact: &CompactRange, control: &mut Control) {
-        let Some(before) = self.assessed(compact) else { return };
-        let Some(id) = self.begin(compact, &before) else { return };
+    /// Compacts one range, unless a guard objects; the snapshot shows it as running meanwhile. Gives whether the target
+    /// may be acted on further in this cycle.
+    fn compact(&mut self, compact: &CompactRange, control: &mut Control) -> bool {
+        let Some(before) = self.assessed(compact) else { return true };
+        if self.bears(compact).is_err() {
+            return false;
+        }
+        let Some(id) = self.begin(compact, &before) else { return false };
         control.begin_action();
         control.publish(self.snapshot());
-        let Some(watched) = self.watched_mut(&compact.target) else { return };
+        let Some(watched) = self.watched_mut(&compact.target) else { return false };
         let process = watched.target.process;
         let files_before = read_files(watched, Path::new(&compact.database));
         if nothing_left(compact, &before, files_before.as_ref()) {
@@ -67,93 +89,113 @@ impl Engine {
                 action.state = "skipped".into();
                 action.outcome = "an earlier compaction has dropped its deletions already".into();
             });
-            return;
+            return true;
         }
         let started = Instant::now();
-        let result = self.run_compaction(compact, control);
-        let is_done = matches!(&result, Ok(outcome) if outcome.end == CompactEnd::Done);
+        let ran = self.run_slice(compact, id, control);
         // The target may have gone meanwhile.
         let files_after = self.watched_mut(&compact.target).and_then(|watched| {
-            watched.note_action(result.is_ok());
+            watched.note_action(ran.result.is_ok());
             read_files(watched, Path::new(&compact.database))
         });
-        let effect = Effect::of(compact, files_before.as_ref(), files_after.as_ref(), result.as_ref().ok());
-        self.bucket.spend(effect.bytes_rewritten);
-        self.history.keep_budget(&self.bucket);
-        let is_gone = result.is_err() && !is_alive(&process);
+        let effect =
+            Effect::of(compact, files_before.as_ref(), files_after.as_ref(), ran.result.as_ref().ok());
+        self.charge(effect.bytes_rewritten);
+        let is_gone = ran.result.is_err() && !is_alive(&process);
         // What a target that ended made of it is not known: its range rests as if it had been done.
-        self.history.end(id, is_done || is_gone, |action| {
-            action.duration_seconds = started.elapsed().as_secs_f64();
-            action.bytes_rewritten = effect.bytes_rewritten;
-            action.deletions_before = effect.deletions_before;
-            action.deletions_after = effect.deletions_after;
-            (action.state, action.outcome) = in_words(&result, &effect);
-        });
+        let rests = is_done(&ran) || ran.given_up_for.is_some() || is_gone;
+        self.note_end(compact, id, rests, (started.elapsed(), &ran, &effect));
         if is_gone {
             self.history.tell_target_gone(id);
         }
-        if is_done {
+        if is_done(&ran) {
             // What is looked for afterwards is what this slice promised, in the whole range.
             let promised = compact.relief_seconds_per_second;
             self.history.owe(id, RangeAssessment { relief_seconds_per_second: promised, ..before });
         }
         control.publish(self.snapshot());
+        ran.given_up_for.is_none()
     }
 
-    /// Runs the compaction on a thread of its own, so that commands are heard and processes are followed while it
-    /// runs.
-    fn run_compaction(
+    fn charge(&mut self, bytes: u64) {
+        self.bucket.spend(bytes);
+        self.history.keep_budget(&self.bucket);
+        self.daily.add(bytes, jiff::Timestamp::now());
+        self.history.keep_daily(&self.daily);
+    }
+
+    /// Writes down how an action ended, with the snapshots that were held then.
+    fn note_end(&mut self, compact: &CompactRange, id: u64, rests: bool, end: (Duration, &Ran, &Effect)) {
+        let (took, ran, effect) = end;
+        let read = self
+            .watched_mut(&compact.target)
+            .and_then(|watched| properties(watched, Path::new(&compact.database), &compact.column_family));
+        let taken_at = read.and_then(|properties| properties.oldest_snapshot_unix_s);
+        let now_s = u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default();
+        self.history.end(id, rests, |action| {
+            action.duration_seconds = took.as_secs_f64();
+            action.bytes_rewritten = effect.bytes_rewritten;
+            action.deletions_before = effect.deletions_before;
+            action.deletions_after = effect.deletions_after;
+            action.pauses = ran.pauses;
+            action.snapshots = read.and_then(|properties| properties.snapshots);
+            action.oldest_snapshot_age_seconds = taken_at.map(|taken| now_s.saturating_sub(taken));
+            action.cause = ran.given_up_for.as_ref().map(|refusal| refusal.guard.name().to_owned());
+            (action.state, action.outcome) = in_words(ran, effect);
+        });
+    }
+
+    /// Runs the compaction of a part of a slice, watched by the guards; gives what they said as well.
+    pub(super) fn run_part(
         &mut self,
         compact: &CompactRange,
+        part: &KeyRange,
+        interruptions: u32,
         control: &mut Control,
-    ) -> Result<CompactOutcome, ActuatorError> {
-        let gone = || ActuatorError::Request { reason: format!("{} has gone", compact.target) };
-        let watched = self.watched_mut(&compact.target).ok_or_else(gone)?;
-        let request = request(watched, compact);
-        refuse_unless_bytewise(watched, &request)?;
-        let no_hook = || ActuatorError::NoHook { pid: request.process.pid };
-        let result = match watched.entry.actuator {
-            ActuatorKind::Exec => {
-                let mut exec = exec_actuator(watched, false)?;
-                self.on_a_thread(&mut exec, &request, control)
-            }
-            ActuatorKind::Hook => {
-                let hook = watched.hook.clone().ok_or_else(no_hook)?;
-                let mut hook = hook.try_borrow_mut().map_err(|_| no_hook())?;
-                let mut actuator = HookActuator::new(&mut *hook, COMPACTION_TIME_LIMIT);
-                self.on_a_thread(&mut actuator, &request, control)
-            }
-            ActuatorKind::None => Err(no_hook()),
+    ) -> (Result<CompactOutcome, ActuatorError>, Course) {
+        let (mut actuator, request, report) = match self.actuator_for(compact, part) {
+            Ok(found) => found,
+            Err(error) => return (Err(error), Course::Go),
+        };
+        let (result, course) = match &mut actuator {
+            Compacting::Exec(exec) => self.drive(exec, &request, (compact, &report, interruptions), control),
+            Compacting::Hook(hook) => match hook.try_borrow_mut() {
+                Ok(mut hook) => {
+                    let mut actuator =
+                        HookActuator::new(&mut *hook, COMPACTION_TIME_LIMIT).reporting_to(report.clone());
+                    self.drive(&mut actuator, &request, (compact, &report, interruptions), control)
+                }
+                Err(_) => (Err(ActuatorError::NoHook { pid: request.process.pid }), Course::Go),
+            },
         };
         if let (Err(ActuatorError::Hook { .. }), Some(handles)) = (&result, request.handles)
             && let Some(watched) = self.watched_mut(&compact.target)
         {
             watched.identities.forget(handles.database);
         }
-        result
+        (result, course)
     }
 
-    fn on_a_thread(
+    /// Who compacts a part of a slice, and the request for it.
+    fn actuator_for(
         &mut self,
-        actuator: &mut (dyn Actuator + Send),
-        request: &CompactRequest,
-        control: &mut Control,
-    ) -> Result<CompactOutcome, ActuatorError> {
-        let cancelled = control.cancelled();
-        std::thread::scope(|scope| {
-            let running = scope.spawn(|| actuator.compact_range(request, &cancelled));
-            while !running.is_finished() {
-                control.take_commands();
-                self.follower.wait(POLL_INTERVAL);
-                self.follow(control);
-            }
-            running.join().unwrap_or_else(|_| {
-                Err(ActuatorError::Request { reason: "the actuator failed in a way it must not".into() })
-            })
-        })
+        compact: &CompactRange,
+        part: &KeyRange,
+    ) -> Result<(Compacting, CompactRequest, PropertyReport), ActuatorError> {
+        let gone = || ActuatorError::Request { reason: format!("{} has gone", compact.target) };
+        let watched = self.watched_mut(&compact.target).ok_or_else(gone)?;
+        let request = CompactRequest { range: part.clone(), ..request(watched, compact) };
+        refuse_unless_bytewise(watched, &request)?;
+        let no_hook = || ActuatorError::NoHook { pid: request.process.pid };
+        let actuator = match watched.entry.actuator {
+            ActuatorKind::Exec => Compacting::Exec(exec_actuator(watched, false)?),
+            ActuatorKind::Hook => Compacting::Hook(watched.hook.clone().ok_or_else(no_hook)?),
+            ActuatorKind::None => return Err(no_hook()),
+        };
+        Ok((actuator, request, PropertyReport::default()))
     }
 
-    fn watched_mut(&mut self, target: &str) -> Option<&mut Watched> {
+    pub(super) fn watched_mut(&mut self, target: &str) -> Option<&mut Watched> {
         self.roster.watched.iter_mut().find(|watched| watched.target.name == target)
     }
 
@@ -177,6 +219,7 @@ impl Engine {
             cost_bytes: compact.cost_bytes,
             reason: compact.reason.clone(),
             pain_before: before.pain_seconds_per_second,
+            relief_promised: compact.relief_seconds_per_second,
             ..ActionView::default()
         };
         self.history.begin(Begun { view, process, place: Some(place) }).ok()
@@ -233,39 +276,6 @@ impl Engine {
         });
     }
 
-    /// Measures the actions whose targets have had a window since.
-    pub(super) fn verify(&mut self) {
-        let fresh: Vec<String> = self.fresh.drain(..).collect();
-        for target in fresh {
-            let due = self.history.due(&target);
-            if due.is_empty() {
-                continue;
-            }
-            let ranges = self.plan.assessments.iter().filter(|range| range.target == target);
-            let after: Vec<RangeAssessment> = ranges.cloned().collect();
-            for owed in due {
-                self.verify_one(owed, &after);
-            }
-        }
-    }
-
-    /// `after` are all ranges of its target in the new window.
-    fn verify_one(&mut self, owed: Owed, after: &[RangeAssessment]) {
-        let before = &owed.before;
-        let watched = self.roster.watched.iter().find(|watched| watched.target.name == before.target);
-        let Some(watched) = watched else { return };
-        let had_operations = watched.evidence.iter().any(|evidence| evidence.window.operations > 0);
-        if !had_operations && self.history.postpone(owed.clone()) {
-            return;
-        }
-        let verdict = verdict(before, after, before.relief_seconds_per_second);
-        self.history.settle(&owed, verdict.helped, &verdict.reason, |action| {
-            action.pain_after = Some(verdict.pain_after_seconds_per_second);
-            action.state = if verdict.helped { "helped" } else { "did_not_help" }.into();
-            action.outcome = format!("{}; {}", action.outcome, verdict.reason);
-        });
-    }
-
     /// What an operator would run to the same end.
     pub(super) fn commands_for(&self, compact: &CompactRange) -> Vec<String> {
         let watched = self.roster.watched.iter().find(|watched| watched.target.name == compact.target);
@@ -278,6 +288,11 @@ impl Engine {
             advise.commands_for(&request(watched, compact))
         })
     }
+}
+
+/// Whether a slice ran through, with pauses or without.
+fn is_done(ran: &Ran) -> bool {
+    ran.given_up_for.is_none() && matches!(&ran.result, Ok(outcome) if outcome.end == CompactEnd::Done)
 }
 
 /// Ranges are bytewise: in another order their ends would be the wrong way round, or somewhere else.
@@ -314,67 +329,5 @@ fn request(watched: &Watched, compact: &CompactRange) -> CompactRequest {
         range: compact.range.clone(),
         cost_bytes: compact.cost_bytes,
         force_bottommost: compact.bottommost != Bottommost::Default,
-    }
-}
-
-/// Whether the range's files hold no deletion any more, and memtables held none: a plan's actions can share
-/// files, and forcing the bottommost level rewrites them even for nothing.
-fn nothing_left(compact: &CompactRange, before: &RangeAssessment, files: Option<&SstRead>) -> bool {
-    let Some(files) = files else { return false };
-    let deletions = files.iter().filter(|file| is_inside(compact, file)).map(|file| file.deletions);
-    before.memtable_tombstones_per_seek < 1.0 && deletions.sum::<u64>() == 0
-}
-
-/// Whether an SST file holds keys that are to be compacted.
-fn is_inside(compact: &CompactRange, file: &SstFile) -> bool {
-    file.column_family == compact.column_family
-        && compact.range.overlaps_closed(&file.smallest, &file.largest)
-}
-
-/// What a compaction changed in the live SST files.
-struct Effect {
-    bytes_rewritten: u64,
-    deletions_before: u64,
-    deletions_after: u64,
-}
-
-impl Effect {
-    /// From the files before and after; from the actuator's own count where these could not be read.
-    fn of(
-        compact: &CompactRange,
-        before: Option<&SstRead>,
-        after: Option<&SstRead>,
-        outcome: Option<&CompactOutcome>,
-    ) -> Effect {
-        let (Some(before), Some(after)) = (before, after) else {
-            return Effect {
-                bytes_rewritten: outcome.map_or(0, |outcome| outcome.bytes_replaced),
-                deletions_before: outcome.map_or(0, |outcome| outcome.deletions_before),
-                deletions_after: outcome.map_or(0, |outcome| outcome.deletions_after),
-            };
-        };
-        let inside = |file: &&SstFile| is_inside(compact, file);
-        let left: HashSet<u64> = after.iter().map(|file| file.number).collect();
-        let deletions = |files: &SstRead| files.iter().filter(inside).map(|file| file.deletions).sum();
-        let replaced = before.iter().filter(inside).filter(|file| !left.contains(&file.number));
-        Effect {
-            bytes_rewritten: replaced.map(|file| file.size_bytes).sum(),
-            deletions_before: deletions(before),
-            deletions_after: deletions(after),
-        }
-    }
-}
-
-fn in_words(result: &Result<CompactOutcome, ActuatorError>, effect: &Effect) -> (String, String) {
-    let changed = format!(
-        "{} bytes of SST files replaced, deletions in them {} -> {}",
-        effect.bytes_rewritten, effect.deletions_before, effect.deletions_after
-    );
-    match result {
-        Ok(CompactOutcome { end: CompactEnd::Done, .. }) => ("done".into(), changed),
-        Ok(CompactOutcome { end: CompactEnd::Cancelled { reason }, .. }) => {
-            ("cancelled".into(), format!("{reason}; {changed}"))
-        }
-        Err(error) => ("failed".into(), format!("{error}; {}", error.remedy())),
     }
 }

@@ -68,6 +68,11 @@ impl Control {
         Arc::clone(&self.cancelled)
     }
 
+    /// Whether the running action is to end.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
     /// Begins an action: an earlier wish to cancel is not about this one.
     pub fn begin_action(&mut self) {
         self.cancelled.store(self.stopped(), Ordering::Relaxed);

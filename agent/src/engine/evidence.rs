@@ -16,7 +16,10 @@ use tracing::debug;
 /// Replaces a target's evidence by what this window saw.
 pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<&Path>) {
     watched.identities.begin_window();
+    watched.note_latencies(&result.latencies);
     let mut observations = by_database(watched, result.operations);
+    watched.costs.learn(observations.values().flatten());
+    let costs = watched.costs.costs();
     let mut file_reads = file_reads(watched, result.files);
     connect_hook(watched, hook_library);
     watched.files_gap = None;
@@ -37,6 +40,7 @@ pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<
             file_reads: file_reads.remove(&database.path).unwrap_or_default(),
             // From the history, before each plan.
             past_actions: Vec::new(),
+            costs: Some(costs),
         })
         .collect();
 }

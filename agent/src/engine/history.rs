@@ -12,18 +12,22 @@ use crate::state::{Batch, Kind, StateError, numbered};
 use crate::target::facts::{DatabaseDirectory, ProcessId};
 use crate::target::process::is_alive;
 use serde::{Deserialize, Serialize};
+use sexton_tuner::daily::DailyBytes;
 use sexton_tuner::evidence::PastAction;
+use sexton_tuner::guard::GuardRefusal;
 use sexton_tuner::plan::{Plan, ThrottlesInForce};
 use sexton_tuner::policy::RemedyKind;
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
 use sexton_tuner::schedule::BudgetBucket;
+use sexton_tuner::verify::Seen;
 use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// Windows that an action is waited for to be verified: without readers there is nothing to measure.
-const VERIFY_WINDOWS_MAX: u32 = 12;
+/// Windows that an action is waited for to be verified: without readers there is nothing to measure, and where the
+/// probe budget cuts windows short it takes several to see enough.
+const VERIFY_WINDOWS_MAX: u32 = 24;
 
 /// Actions remembered, all targets together: a week, the longest back-off, at one action every two and a half
 /// minutes.
@@ -37,6 +41,9 @@ const THROTTLES_STORED_MAX: usize = 1_000;
 
 /// Name of the record with the I/O budget.
 const BUDGET: &str = "io_budget";
+
+/// Name of the record with the bytes of the last day.
+const DAILY: &str = "daily_bytes";
 
 /// Names a database for as long as its directory is there, whichever process has it open. The path alone would take
 /// the databases of two containers for one, or a restored one for what it was before.
@@ -99,8 +106,10 @@ pub struct Owed {
     pub id: u64,
     /// Which range it was, what it was like before, and the relief that was promised.
     pub before: RangeAssessment,
-    /// Windows that have passed without anything to measure.
+    /// Windows that have passed without enough to judge by.
     pub windows_waited: u32,
+    /// What they showed.
+    pub seen: Seen,
 }
 
 /// A throttle that is in force in a process.
@@ -156,7 +165,7 @@ impl History {
             let before =
                 record.owed.take_if(|_| alive).and_then(|before| serde_json::from_value(before).ok());
             if let Some(before) = before {
-                self.owed.push(Owed { id: record.view.id, before, windows_waited: 0 });
+                self.owed.push(Owed { id: record.view.id, before, windows_waited: 0, seen: Seen::default() });
             }
         }
         let open = self.actions.iter().rev().filter(|record| record.view.ended_at.is_none());
@@ -228,6 +237,20 @@ impl History {
         Ok(id)
     }
 
+    /// Writes down that a guard has paused an action, for the how manieth time.
+    pub fn pause(&mut self, id: u64, pauses: u32, refusal: &GuardRefusal) {
+        let Some(record) = self.record_mut(id) else { return };
+        record.view.pauses = pauses;
+        record.view.outcome = format!("paused: {}", refusal.reason);
+        let what = What::SlicePaused {
+            subject: subject(&record.view),
+            guard: refusal.guard.name().to_owned(),
+            reason: refusal.reason.clone(),
+        };
+        let batch = batch_of(record);
+        self.chronicle.tell_with(batch, what);
+    }
+
     /// Writes down how an action ended, as `change` says. `rests`: its range has to rest for the cooldown.
     pub fn end(&mut self, id: u64, rests: bool, change: impl FnOnce(&mut ActionView)) {
         let Some(record) = self.record_mut(id) else { return };
@@ -248,13 +271,32 @@ impl History {
         self.chronicle.tell_with(batch, what);
     }
 
+    /// An action that is still remembered.
+    pub fn find(&self, id: u64) -> Option<&ActionView> {
+        self.actions.iter().map(|record| &record.view).find(|view| view.id == id)
+    }
+
+    /// Forgets how often acting on these keys has not helped: what stood in the way has gone.
+    pub fn forgive(&mut self, place: &Place) {
+        let same =
+            |record: &&mut ActionRecord| record.place.as_ref().is_some_and(|other| shares_keys(place, other));
+        let mut batches = Vec::new();
+        for record in self.actions.iter_mut().filter(same) {
+            if let Some(past) = record.past.as_mut().filter(|past| past.failures_in_a_row > 0) {
+                past.failures_in_a_row = 0;
+                batches.push(batch_of(record));
+            }
+        }
+        batches.into_iter().for_each(|batch| self.chronicle.record(batch));
+    }
+
     /// Promises a measurement of what an action came to.
     pub fn owe(&mut self, id: u64, before: RangeAssessment) {
         let Some(record) = self.record_mut(id) else { return };
         record.owed = serde_json::to_value(&before).ok();
         let batch = batch_of(record);
         self.chronicle.record(batch);
-        self.owed.push(Owed { id, before, windows_waited: 0 });
+        self.owed.push(Owed { id, before, windows_waited: 0, seen: Seen::default() });
     }
 
     /// Whether a measurement is owed for a target: reason enough for a window.
@@ -376,6 +418,18 @@ impl History {
     pub fn keep_budget(&mut self, bucket: &BudgetBucket) {
         let mut batch = Batch::default();
         batch.put(Kind::Agent, BUDGET, bucket);
+        self.chronicle.record(batch);
+    }
+
+    /// The bytes that earlier runs have rewritten in the last day.
+    pub fn daily(&self) -> DailyBytes {
+        self.chronicle.state().get(Kind::Agent, DAILY).unwrap_or_default()
+    }
+
+    /// Writes down the bytes of the last day.
+    pub fn keep_daily(&mut self, daily: &DailyBytes) {
+        let mut batch = Batch::default();
+        batch.put(Kind::Agent, DAILY, daily);
         self.chronicle.record(batch);
     }
 

@@ -131,7 +131,7 @@ fn failures_add_up_and_help_ends_them() {
     let mut history = nowhere();
     let mut verdict = |prefix: &str, helped: bool| {
         let id = done(&mut history, prefix);
-        let owed = Owed { id, before: before(), windows_waited: 0 };
+        let owed = Owed { id, before: before(), windows_waited: 0, seen: Seen::default() };
         history.settle(&owed, helped, "so", |action| action.state = "helped".into());
         let past = history.past_actions(&identity(1));
         (past.last().unwrap().helped, past.last().unwrap().failures_in_a_row)

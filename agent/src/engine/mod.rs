@@ -7,8 +7,10 @@
 mod act;
 mod chronicle;
 mod control;
+mod effect;
 mod evidence;
 mod follow;
+mod guards;
 mod history;
 pub(crate) mod identity;
 mod looks;
@@ -17,7 +19,9 @@ mod policy_watch;
 mod publish;
 mod refusals;
 mod roster;
+mod slice;
 mod spending;
+mod verify;
 mod watched;
 
 pub use control::Control;
@@ -38,6 +42,7 @@ use publish::shown_range;
 use refusals::{Refused, step_in_words};
 use roster::{Look, Roster};
 use sexton_tuner::attention::wants_window;
+use sexton_tuner::daily::DailyBytes;
 use sexton_tuner::governor::Allowance;
 use sexton_tuner::plan::{Budget, Plan, PlanInput, PlanTarget, ThrottlesInForce};
 use sexton_tuner::policy::Policy;
@@ -89,6 +94,8 @@ pub struct Engine {
     roster: Roster,
     plan: Plan,
     bucket: BudgetBucket,
+    /// Bytes that actions have rewritten in the last day.
+    daily: DailyBytes,
     /// Throttle values in force, by target and name: what was set last.
     throttles: ThrottlesInForce,
     history: History,
@@ -127,6 +134,7 @@ impl Engine {
             roster,
             plan: empty_plan(now),
             bucket,
+            daily: history.daily(),
             throttles: history.throttles(),
             history,
             fresh: Vec::new(),
@@ -163,6 +171,7 @@ impl Engine {
         self.bucket.spend(self.history.take_interrupted_bytes());
         self.read_totals();
         self.observe(control, always_window);
+        self.lift_pins();
         self.make_plan();
         self.tell_plan();
         self.verify();

@@ -1,24 +1,31 @@
 //! One target being watched: what has been read of it so far.
 
+use super::guards::GuardLedger;
 use super::history::DatabaseIdentity;
 use super::identity::Identities;
 use super::perf_level::PerfLevel;
 use super::spending::Spending;
 use crate::actuator::HookClient;
 use crate::probe::{OpenWindow, SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
-use crate::snapshot::{FileView, GapView, HOT_FILES_MAX, TargetState, TargetView};
+use crate::snapshot::{CostView, FileView, GapView, HOT_FILES_MAX, TargetState, TargetView};
 use crate::sst::{Order, PropertiesCache};
 use crate::target::facts::{Gap, Target};
 use crate::target::layout::check_invariants;
 use sexton_tuner::evidence::{BlockFetches, Counters, Evidence, SentinelInterval};
 use sexton_tuner::heat::{FileHeat, file_heat};
+use sexton_tuner::latency::Latencies;
 use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::policy::{Mode, Policy, ProbePolicy, TargetPolicy};
+use sexton_tuner::range::KeyRange;
+use sexton_tuner::relief::CostFit;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+
+/// Pins remembered of one target: ranges that were tried while a snapshot was held.
+const PINS_MAX: usize = 256;
 
 /// Pause after a first action that failed; it doubles with each further one.
 const FAILURE_PAUSE_MIN: Duration = Duration::from_secs(5);
@@ -58,6 +65,15 @@ pub struct Watched {
     pub options: HashMap<PathBuf, BTreeMap<String, ColumnFamilyOptions>>,
     /// The connection to the hook inside, once there is one. Shared with the action that runs over it.
     pub hook: Option<Rc<RefCell<HookClient>>>,
+    /// What the guards have said.
+    pub guards: GuardLedger,
+    /// What operations waited for in the windows so far, the last ones counting most: what a slice's latencies are
+    /// compared with.
+    pub latencies: Latencies,
+    /// What tombstones and block reads cost its readers, as learnt so far.
+    pub costs: CostFit,
+    /// Ranges whose tombstones a snapshot keeps.
+    pub pins: Vec<Pin>,
     /// Why there is no hook, where one is wanted.
     pub hook_gap: Option<Gap>,
     /// Why the SST files of a database could not be read.
@@ -69,6 +85,19 @@ pub struct Watched {
     sums: Sums,
     failures_in_a_row: u32,
     paused_until: Option<Instant>,
+}
+
+/// A range whose tombstones outlived a compaction because of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// Database directory.
+    pub database: PathBuf,
+    /// Column family.
+    pub column_family: String,
+    /// Keys.
+    pub range: KeyRange,
+    /// Sequence number of the oldest snapshot then; a later oldest one means that it was released.
+    pub sequence: u64,
 }
 
 #[derive(Default)]
@@ -114,6 +143,10 @@ impl Watched {
             orders: HashMap::new(),
             options: HashMap::new(),
             hook: None,
+            guards: GuardLedger::default(),
+            latencies: Latencies::default(),
+            costs: CostFit::default(),
+            pins: Vec::new(),
             hook_gap: None,
             files_gap: None,
             is_estimated: false,
@@ -227,6 +260,20 @@ impl Watched {
         self.target.databases.iter().find(|database| database.path == directory).map(DatabaseIdentity::of)
     }
 
+    /// Remembers a pin; the oldest is forgotten beyond a limit, and its range then waits by the clock.
+    pub fn remember_pin(&mut self, pin: Pin) {
+        self.pins.retain(|known| known.range != pin.range || known.column_family != pin.column_family);
+        self.pins.push(pin);
+        let excess = self.pins.len().saturating_sub(PINS_MAX);
+        self.pins.drain(..excess);
+    }
+
+    /// Takes in what operations waited for in a window in which nothing was done to the target.
+    pub fn note_latencies(&mut self, latencies: &Latencies) {
+        self.latencies.fade();
+        self.latencies.merge(latencies);
+    }
+
     /// What is missing now, the facts' gaps and those that show only at run time.
     pub fn gaps(&self) -> Vec<GapView> {
         let estimated = self.is_estimated.then(|| Gap {
@@ -274,6 +321,7 @@ impl Watched {
             resets,
             self.hook_gap.clone(),
             self.files_gap.clone(),
+            self.guards.gap(),
         ];
         let gaps = self.target.gaps.iter().cloned().chain(self.perf_level.gaps());
         let gaps = gaps.chain(run_time.into_iter().flatten());
@@ -338,7 +386,19 @@ impl Watched {
             pain_seconds_per_second,
             hot_files: self.hot_files(),
             hook: self.hook.is_some(),
+            guards: self.guards.view(),
+            costs: self.cost_view(),
             gaps: self.gaps(),
+        }
+    }
+
+    fn cost_view(&self) -> CostView {
+        let costs = self.costs.costs();
+        CostView {
+            seconds_per_tombstone: costs.ns_per_tombstone / 1e9,
+            tombstone_source: if costs.tombstone_learnt { "measured" } else { "assumed" }.to_owned(),
+            seconds_per_block_read: costs.ns_per_block_read / 1e9,
+            block_read_source: costs.block_read_source.in_words().to_owned(),
         }
     }
 

@@ -74,7 +74,7 @@ unsafe impl Record for sexton_process_event {}
 const _: () = assert!(size_of::<sexton_recipe>() == 112);
 const _: () = assert!(size_of::<sexton_operation>() == 472);
 const _: () = assert!(size_of::<sexton_thread>() == 120);
-const _: () = assert!(size_of::<sexton_totals>() == 432);
+const _: () = assert!(size_of::<sexton_totals>() == 1072);
 const _: () = assert!(size_of::<sexton_thread_reading>() == 80);
 const _: () = assert!(size_of::<sexton_process_event>() == 16);
 const _: () = assert!(std::mem::offset_of!(sexton_operation, end_key) == 344);
@@ -97,6 +97,9 @@ impl From<sexton_fetches> for BlockFetches {
     }
 }
 
+/// Counts by latency.
+type Histogram = [u64; SEXTON_LATENCY_BUCKETS as usize];
+
 impl sexton_totals {
     /// Field by field through `combine`: a sum over CPUs, or the difference of two readings.
     pub fn combine(self, other: sexton_totals, combine: fn(u64, u64) -> u64) -> sexton_totals {
@@ -117,6 +120,12 @@ impl sexton_totals {
         for (site, other) in sites.iter_mut().zip(other.sites) {
             *site = hits(*site, other);
         }
+        let histogram = |mut one: Histogram, two: Histogram| {
+            for (bucket, other) in one.iter_mut().zip(two) {
+                *bucket = combine(*bucket, other);
+            }
+            one
+        };
         sexton_totals {
             attributed: counters(self.attributed, other.attributed),
             unowned: counters(self.unowned, other.unowned),
@@ -129,6 +138,8 @@ impl sexton_totals {
             read_failures: combine(self.read_failures, other.read_failures),
             map_full: combine(self.map_full, other.map_full),
             sites,
+            seek_histogram: histogram(self.seek_histogram, other.seek_histogram),
+            block_read_histogram: histogram(self.block_read_histogram, other.block_read_histogram),
         }
     }
 }

@@ -23,6 +23,7 @@ use super::site::{PlacedSite, ProbeHits, placed_sites};
 use super::{Credit, Loader, Mechanism, ProbeError, SentinelReading, Slot, TotalsBy};
 use crate::target::facts::{ProbeSites, Target, TargetId};
 use sexton_tuner::evidence::{BlockFetches, Counters, Window};
+use sexton_tuner::latency::{Latencies, LatencyHistogram};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
@@ -94,6 +95,8 @@ pub struct WindowResult {
     pub totals_by: TotalsBy,
     /// Counted in threads the probes saw, but outside any known operation.
     pub unowned: Counters,
+    /// What operations waited for, painful or not.
+    pub latencies: Latencies,
     /// How often the probes fired.
     pub probe_cost: ProbeHits,
     /// How often a counter or a key could not be read.
@@ -226,6 +229,15 @@ impl Windows {
         Ok(ProbeHits::from_totals(&window.sites, &totals))
     }
 
+    /// What operations have waited for so far in an open window.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn latencies(&self, window: &OpenWindow) -> Result<Latencies, ProbeError> {
+        let totals = self.programs.totals(window.slot)?.combine(window.totals_before, u64::wrapping_sub);
+        Ok(latencies(&totals))
+    }
+
     /// Where the target's `BlockFetcher` has its file is not known at first. As soon as one was seen, `find` is given
     /// the words it begins with and says at which byte the file stands; from then on reads are told by file,
     /// in this window and in the target's later ones.
@@ -315,6 +327,7 @@ impl Windows {
             },
             totals_by: closing.totals_by,
             unowned: totals.unowned.into(),
+            latencies: latencies(&totals),
             probe_cost: ProbeHits::from_totals(&window.sites, &totals),
             read_failures: totals.read_failures,
             map_full: totals.map_full,
@@ -437,6 +450,13 @@ impl ProbeSites {
         [&self.seek, &self.seek_for_prev, &self.seek_to_first, &self.seek_to_last]
             .iter()
             .any(|site| site.is_some())
+    }
+}
+
+fn latencies(totals: &sexton_totals) -> Latencies {
+    Latencies {
+        seeks: LatencyHistogram::new(&totals.seek_histogram),
+        block_reads: LatencyHistogram::new(&totals.block_read_histogram),
     }
 }
 

@@ -3,8 +3,8 @@
 use super::locate::{Step, locate};
 use super::written::shown;
 use super::{
-    ActuatorKind, ColumnFamilyPolicy, CoreShare, EXEC_PLACEHOLDERS, IoBudget, OffPeak, Policy, PolicyError,
-    ProbePolicy, THROTTLE_PLACEHOLDER, TargetPolicy, TimeSpan,
+    ActuatorKind, ColumnFamilyPolicy, CoreShare, EXEC_PLACEHOLDERS, GuardPolicy, IoBudget, OffPeak, Policy,
+    PolicyError, ProbePolicy, THROTTLE_PLACEHOLDER, TargetPolicy, TimeSpan,
 };
 use std::collections::BTreeSet;
 
@@ -37,6 +37,8 @@ pub(super) fn check(policy: &Policy, text: &str) -> Result<(), PolicyError> {
         checker.off_peak(off_peak)?;
     }
     checker.at_most(policy.cooldown, COOLDOWN_MAX, &["cooldown".into()])?;
+    checker.share(policy.relief_share, &["relief_share".into()])?;
+    checker.guards(&policy.guards)?;
     if policy.range_bytes_max.bytes() == 0 {
         return checker.fail(
             &["range_bytes_max".into()],
@@ -167,6 +169,38 @@ impl Checker<'_> {
                     "write more, or `mode: advise` to only look",
                 );
             }
+        }
+        Ok(())
+    }
+
+    fn share(&self, share: f64, path: &[Step<'_>]) -> Result<(), PolicyError> {
+        if !(0.0..=1.0).contains(&share) {
+            return self.fail(
+                path,
+                format!("{share} is not a share"),
+                "write a number from 0 to 1, such as 0.5",
+            );
+        }
+        Ok(())
+    }
+
+    fn guards(&self, guards: &GuardPolicy) -> Result<(), PolicyError> {
+        let at = |field: &'static str| ["guards".into(), Step::Field(field)];
+        self.share(guards.level0_files, &at("level0_files"))?;
+        self.share(guards.pending_compaction_bytes, &at("pending_compaction_bytes"))?;
+        self.at_most(guards.target_age, TIME_MAX, &at("target_age"))?;
+        self.at_most(guards.latency_slack, TIME_MAX, &at("latency_slack"))?;
+        if !(guards.latency_factor >= 1.0 && guards.latency_factor.is_finite()) {
+            let message = format!("with {} a latency that falls would be too much", guards.latency_factor);
+            return self.fail(&at("latency_factor"), message, "write a number from 1 on, such as 2");
+        }
+        if guards.bytes_per_day.bytes() == 0 {
+            let help = "write more, or `mode: advise` to only look";
+            return self.fail(&at("bytes_per_day"), "with 0 nothing could ever be done", help);
+        }
+        if guards.compactions_per_device == 0 {
+            let message = "with 0 nothing could ever be done";
+            return self.fail(&at("compactions_per_device"), message, "write at least 1");
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ mod clock;
 mod duplicates;
 mod error;
 mod glob;
+mod guards;
 mod locate;
 mod parse;
 mod schema;
@@ -19,6 +20,7 @@ mod written;
 pub use clock::{ClockTime, Day, TimeZoneName};
 pub use error::PolicyError;
 pub use glob::glob_matches;
+pub use guards::GuardPolicy;
 pub use parse::POLICY_BYTES_MAX;
 pub use schema::schema;
 pub use target::{
@@ -53,6 +55,11 @@ pub struct Policy {
     pub off_peak: Option<OffPeak>,
     /// How long a range is left alone after it was compacted. Default: 10m.
     pub cooldown: TimeSpan,
+    /// Share of the promised relief that has to be delivered for an action to have helped, 0 to 1; less, and
+    /// the range is left alone for longer each time. Default: 0.5.
+    pub relief_share: f64,
+    /// What a target must not suffer from being acted on.
+    pub guards: GuardPolicy,
     /// Roughly the most data one range holds. Default: 256MiB.
     pub range_bytes_max: ByteSize,
     /// Most bytes that one compaction rewrites: a range is cut into slices at the borders of its SST files,
@@ -77,6 +84,8 @@ impl Default for Policy {
             },
             off_peak: None,
             cooldown: TimeSpan::from_seconds(600),
+            relief_share: 0.5,
+            guards: GuardPolicy::default(),
             range_bytes_max: ByteSize::from_bytes(256 << 20),
             max_slice_bytes: ByteSize::from_bytes(64 << 20),
             keys: KeyDisplay::Redacted,

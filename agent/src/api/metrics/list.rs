@@ -191,7 +191,38 @@ pub const METRICS: &[Metric] = &[
     counter(
         "sexton_actions_total",
         &["target", "state"],
-        "Actions that ended (done, skipped, failed, cancelled, interrupted), and how the done ones were verified (helped, did_not_help).",
+        "Actions that ended (done, skipped, failed, cancelled, stopped by a guard, interrupted), and how the done ones were verified (helped, did_not_help).",
+    ),
+    counter("sexton_slice_pauses_total", TARGET, "Times that guards paused a slice while it ran."),
+    counter(
+        "sexton_guard_refusals_total",
+        &["target", "guard"],
+        "Objections of each guard to acting on the process, before a slice began or while it ran.",
+    ),
+    gauge(
+        "sexton_guard_objects",
+        &["target", "guard"],
+        "Whether the guard objects to acting on the process now (1) or not (0).",
+    ),
+    counter(
+        "sexton_relief_promised_seconds_total",
+        TARGET,
+        "Reader seconds per second that verified actions promised to relieve, summed over the actions.",
+    ),
+    counter(
+        "sexton_relief_delivered_seconds_total",
+        TARGET,
+        "Reader seconds per second by which the pain fell after these actions, summed.",
+    ),
+    gauge(
+        "sexton_tombstone_cost_seconds",
+        TARGET,
+        "Reader time per tombstone stepped over, as learnt from the process or assumed.",
+    ),
+    gauge(
+        "sexton_block_read_cost_seconds",
+        TARGET,
+        "Reader time per block read that was not timed itself, as learnt from the process or assumed.",
     ),
     counter("sexton_bytes_rewritten_total", TARGET, "Bytes of the SST files that ended actions replaced."),
     gauge(

@@ -129,7 +129,9 @@ fn of_rust() -> BTreeMap<&'static str, Structure> {
             records_lost,
             read_failures,
             map_full,
-            sites
+            sites,
+            seek_histogram,
+            block_read_histogram
         }),
     ]
     .into()

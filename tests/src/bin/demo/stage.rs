@@ -141,6 +141,7 @@ targets:
   - name: demo
     match: {{ pid: {pid} }}
     actuator: hook
+    remedies: [compact]
     column_families:
       - name: {COLUMN_FAMILY}
         prefix: {{ delimiter: "/", count: 3 }}
@@ -148,6 +149,7 @@ thresholds: {{ tombstones_per_operation: 1000, block_reads_per_operation: 64, pa
 loop: {{ interval: 3s, window: 1s, survey: 60s }}
 io_budget: {{ rate: 64MiB/s, burst: 1GiB }}
 cooldown: 10s
+guards: {{ target_age: 0s }}
 range_bytes_max: 64MiB
 keys: shown
 "#

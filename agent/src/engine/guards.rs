@@ -1,0 +1,250 @@
+//! The guards' view of a target: what can be read of it and of what it stands on, and how often they have objected.
+//! What is too much is decided in the tuner.
+
+use super::Engine;
+use super::publish::shown_range;
+use super::watched::Watched;
+use crate::actuator::Properties;
+use crate::audit::What;
+use crate::snapshot::GuardView;
+use crate::target::facts::{Gap, ProcessId};
+use sexton_hook_protocol::ColumnFamilyPointers;
+use sexton_tuner::guard::{self, Guard, GuardRefusal, Readings};
+use sexton_tuner::latency::{Latencies, LatencyReading};
+use sexton_tuner::plan::CompactRange;
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use tracing::debug;
+
+/// What guards have said of one target.
+#[derive(Clone, Debug, Default)]
+pub struct GuardLedger {
+    /// How often each has objected, and its last reason.
+    objections: BTreeMap<Guard, (u64, String)>,
+    /// Who objects now: nothing is begun.
+    standing: Option<Guard>,
+    /// Who cannot object, for want of a reading.
+    unread: Vec<Guard>,
+}
+
+impl GuardLedger {
+    /// Nothing objects, and these guards could not be asked.
+    fn clear(&mut self, unread: Vec<Guard>) {
+        self.standing = None;
+        self.unread = unread;
+    }
+
+    /// Somebody objects; gives whether that is news.
+    pub fn note(&mut self, refusal: &GuardRefusal) -> bool {
+        let (count, reason) = self.objections.entry(refusal.guard).or_default();
+        *count += 1;
+        reason.clone_from(&refusal.reason);
+        self.standing.replace(refusal.guard) != Some(refusal.guard)
+    }
+
+    /// As the outside sees it.
+    pub fn view(&self) -> Vec<GuardView> {
+        let view = |(guard, (refusals, reason)): (&Guard, &(u64, String))| GuardView {
+            guard: guard.name().to_owned(),
+            objects: self.standing == Some(*guard),
+            refusals: *refusals,
+            reason: reason.clone(),
+        };
+        self.objections.iter().map(view).collect()
+    }
+
+    /// What the guards cannot see.
+    pub fn gap(&self) -> Option<Gap> {
+        if self.unread.is_empty() {
+            return None;
+        }
+        let names: Vec<&str> = self.unread.iter().map(|guard| guard.name()).collect();
+        Some(Gap {
+            what: format!("{} guards cannot read the target", names.len()),
+            reason: format!("nothing tells what these go by: {}", names.join(", ")),
+            remedy: "actuator: hook asks RocksDB itself; else keep the I/O budget small".into(),
+        })
+    }
+}
+
+impl Engine {
+    /// Who objects to the action now.
+    pub(super) fn objection(&self, compact: &CompactRange) -> Option<GuardRefusal> {
+        let readings = self.readings(compact);
+        guard::before(&self.options.policy.guards, &readings, compact.cost_bytes).err()
+    }
+
+    /// Whether the target can bear the action now. An objection is counted, and told where it is new.
+    pub(super) fn bears(&mut self, compact: &CompactRange) -> Result<(), GuardRefusal> {
+        let readings = self.readings(compact);
+        let verdict = guard::before(&self.options.policy.guards, &readings, compact.cost_bytes);
+        match &verdict {
+            Ok(()) => {
+                if let Some(watched) = self.watched_mut(&compact.target) {
+                    watched.guards.clear(readings.unread());
+                }
+            }
+            Err(refusal) => self.refuse(compact, refusal),
+        }
+        verdict
+    }
+
+    /// Counts an objection before an action, and tells of it where it is new.
+    fn refuse(&mut self, compact: &CompactRange, refusal: &GuardRefusal) {
+        if !self.note_objection(&compact.target, refusal) {
+            return;
+        }
+        let range = shown_range(&compact.range, self.options.policy.keys);
+        self.history.tell(What::Refused {
+            target: compact.target.clone(),
+            database: compact.database.clone(),
+            column_family: Some(compact.column_family.clone()),
+            rule: refusal.guard.name().to_owned(),
+            ranges: 1,
+            subject: format!("{} {range}", compact.column_family),
+            reason: refusal.reason.clone(),
+        });
+    }
+
+    /// Counts an objection; gives whether it is new.
+    pub(super) fn note_objection(&mut self, target: &str, refusal: &GuardRefusal) -> bool {
+        self.watched_mut(target).is_some_and(|watched| watched.guards.note(refusal))
+    }
+
+    /// What can be read before a slice begins.
+    fn readings(&self, compact: &CompactRange) -> Readings {
+        let Some(watched) = self.roster.watched.iter().find(|watched| watched.target.name == compact.target)
+        else {
+            return Readings::default();
+        };
+        let database = Path::new(&compact.database);
+        let mut readings = self.surroundings(watched, database, &compact.column_family);
+        readings.target_age_seconds = age_seconds(&watched.target.process);
+        readings.compactions_on_device = self.compactions_on_device_of(watched, database);
+        if let Some(properties) = properties(watched, database, &compact.column_family) {
+            properties.fill(&mut readings);
+        }
+        readings
+    }
+
+    /// What can be read while a slice runs and has the hook to itself.
+    pub(super) fn readings_meanwhile(
+        &self,
+        watched: &Watched,
+        compact: &CompactRange,
+        properties: Option<Properties>,
+        now: &Latencies,
+    ) -> Readings {
+        let mut readings = self.surroundings(watched, Path::new(&compact.database), &compact.column_family);
+        if let Some(properties) = properties {
+            properties.fill(&mut readings);
+        }
+        let before = &watched.latencies;
+        readings.seek_latency = LatencyReading::of(&before.seeks, &now.seeks);
+        readings.block_read_latency = LatencyReading::of(&before.block_reads, &now.block_reads);
+        readings
+    }
+
+    /// What needs nobody in the target.
+    fn surroundings(&self, watched: &Watched, database: &Path, column_family: &str) -> Readings {
+        let options = watched.options.get(database).and_then(|families| families.get(column_family));
+        let known = watched.target.databases.iter().find(|known| known.path == database);
+        Readings {
+            disk_free_bytes: known.and_then(|known| free_bytes(&known.path_from_agent)),
+            level0_slowdown_files: options
+                .and_then(|options| i64::try_from(options.level0_slowdown_writes_trigger).ok()),
+            pending_compaction_bytes_soft: options.map(|options| options.soft_pending_compaction_bytes_limit),
+            bytes_of_day: self.daily.sum(jiff::Timestamp::now()),
+            ..Readings::default()
+        }
+    }
+
+    /// Compactions that run in all databases on the same block device that can be asked; `None` where this one cannot.
+    fn compactions_on_device_of(&self, target: &Watched, database: &Path) -> Option<u64> {
+        let device = device_of(target, database)?;
+        let mut running = running_compactions(target, database)?;
+        for watched in &self.roster.watched {
+            for other in watched.target.databases.iter().map(|other| &other.path) {
+                let is_same = watched.target.name == target.target.name && other == database;
+                if !is_same && device_of(watched, other) == Some(device) {
+                    running = running.saturating_add(running_compactions(watched, other).unwrap_or(0));
+                }
+            }
+        }
+        Some(running)
+    }
+}
+
+/// What the column family's RocksDB says of itself; `None` where no hook answers or no probe has seen it.
+pub fn properties(watched: &Watched, database: &Path, column_family: &str) -> Option<Properties> {
+    let handles = watched.identities.handles(database, column_family)?;
+    let pointers = ColumnFamilyPointers {
+        database: handles.database,
+        handle: handles.column_family_handle,
+        name: column_family.to_owned(),
+        id: handles.column_family_id,
+    };
+    ask(watched, &pointers)
+}
+
+fn running_compactions(watched: &Watched, database: &Path) -> Option<u64> {
+    ask(watched, &watched.identities.any_pointers(database)?)?.running_compactions
+}
+
+fn ask(watched: &Watched, pointers: &ColumnFamilyPointers) -> Option<Properties> {
+    let mut hook = watched.hook.as_ref()?.try_borrow_mut().ok()?;
+    let properties = Properties::read(&mut hook, pointers);
+    properties
+        .inspect_err(|error| debug!(target = watched.target.name, %error, "the hook gave no properties"))
+        .ok()
+}
+
+fn device_of(watched: &Watched, database: &Path) -> Option<u64> {
+    let known = watched.target.databases.iter().find(|known| known.path == database)?;
+    std::fs::metadata(&known.path_from_agent).ok().map(|metadata| metadata.dev())
+}
+
+/// Bytes that the process could still write.
+fn free_bytes(directory: &Path) -> Option<u64> {
+    let status = rustix::fs::statvfs(directory).ok()?;
+    Some(status.f_bavail.saturating_mul(status.f_frsize))
+}
+
+fn age_seconds(process: &ProcessId) -> Option<u64> {
+    let started_s = process.start_time_ticks / procfs::ticks_per_second().max(1);
+    let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Some(u64::try_from(since_boot.tv_sec).ok()?.saturating_sub(started_s))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn objections_are_counted_and_told_when_they_are_new() {
+        let mut ledger = GuardLedger::default();
+        let refusal = |guard| GuardRefusal { guard, reason: format!("{guard:?}") };
+        assert!(ledger.note(&refusal(Guard::Level0Files)));
+        assert!(!ledger.note(&refusal(Guard::Level0Files)));
+        assert!(ledger.note(&refusal(Guard::FlushPending)));
+        let view = ledger.view();
+        let shown: Vec<_> =
+            view.iter().map(|view| (view.guard.as_str(), view.refusals, view.objects)).collect();
+        assert_eq!(shown, [("level0_files", 2, false), ("flush_pending", 1, true)]);
+        ledger.clear(vec![Guard::DiskSpace]);
+        assert!(ledger.view().iter().all(|view| !view.objects));
+        assert!(ledger.gap().unwrap().reason.contains("disk_space"));
+        assert!(ledger.note(&refusal(Guard::FlushPending)), "it had stopped objecting");
+    }
+
+    #[test]
+    fn what_needs_no_target_is_read() {
+        let own = procfs::process::Process::myself().unwrap().stat().unwrap();
+        let process = ProcessId { pid: std::process::id(), start_time_ticks: own.starttime };
+        assert!(age_seconds(&process).unwrap() < 3600);
+        assert!(free_bytes(Path::new("/")).is_some());
+        assert_eq!(free_bytes(Path::new("/nowhere")), None);
+    }
+}

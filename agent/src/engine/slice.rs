@@ -1,0 +1,274 @@
+//! One slice under guard: it runs on a thread of its own, and while it runs somebody watches. It is paused, goes on in
+//! halves, or is given up, as the guards say.
+
+use super::control::{Control, POLL_INTERVAL};
+use super::evidence::read_files;
+use super::{Engine, WINDOW_POLL_INTERVAL, account, settle};
+use crate::actuator::{Actuator, ActuatorError, CompactEnd, CompactOutcome, CompactRequest, PropertyReport};
+use sexton_tuner::governor::Allowance;
+use sexton_tuner::guard::{self, Course, GuardRefusal};
+use sexton_tuner::latency::Latencies;
+use sexton_tuner::plan::CompactRange;
+use sexton_tuner::range::KeyRange;
+use sexton_tuner::rest::{halves, rest};
+use std::collections::VecDeque;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tracing::warn;
+
+/// How often the guards look at a slice that runs.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How often a window is asked for again where the probe budget had none to give.
+const WINDOW_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Shortest pause of a slice: readers that have waited catch up, and what was cancelled is over.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// Longest pause of a slice: by then its evidence is old, and the next plan knows better.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// What became of a slice.
+pub struct Ran {
+    /// As of its last part; the duration is that of all.
+    pub result: Result<CompactOutcome, ActuatorError>,
+    /// How often it was stopped by a guard, and went on.
+    pub pauses: u32,
+    /// The guard that it was given up for.
+    pub given_up_for: Option<GuardRefusal>,
+}
+
+/// What is watched while a part of a slice runs.
+struct Watch<'a> {
+    compact: &'a CompactRange,
+    report: &'a PropertyReport,
+    interruptions: u32,
+    /// What operations waited for since the part began, of windows that have closed.
+    latencies: Latencies,
+    looked: Instant,
+    window_wanted: Instant,
+}
+
+impl Engine {
+    /// Runs a slice to its end, through pauses and in halves where guards want it. `run` compacts one part of it.
+    pub(super) fn run_slice(&mut self, compact: &CompactRange, id: u64, control: &mut Control) -> Ran {
+        let mut parts = VecDeque::from([compact.range.clone()]);
+        let mut ran = Ran { result: Ok(nothing_done()), pauses: 0, given_up_for: None };
+        while let Some(part) = parts.pop_front() {
+            let before = ran.result.as_ref().map(|outcome| outcome.duration).unwrap_or_default();
+            let (result, course) = self.run_part(compact, &part, ran.pauses, control);
+            ran.result = result.map(|outcome| added(outcome, before));
+            let Ok(CompactOutcome { end: CompactEnd::Cancelled { .. }, .. }) = &ran.result else {
+                if ran.result.is_err() {
+                    return ran;
+                }
+                // It ran through, if with the guard's word on its heels.
+                continue;
+            };
+            let (refusal, in_halves) = match course {
+                // Somebody else cancelled it.
+                Course::Go => return ran,
+                Course::Stop(refusal) => {
+                    ran.given_up_for = Some(refusal);
+                    return ran;
+                }
+                Course::Pause(refusal) => (refusal, false),
+                Course::Halve(refusal) => (refusal, true),
+            };
+            ran.pauses += 1;
+            self.note_pause(id, ran.pauses, &refusal, control);
+            if !self.waits_until_bearable(compact, control) {
+                let was_asked = control.is_cancelled();
+                ran.given_up_for = (!was_asked).then_some(refusal);
+                return ran;
+            }
+            for part in self.left_of(compact, &part, in_halves).into_iter().rev() {
+                parts.push_front(part);
+            }
+        }
+        // All parts have ended; that the last one before a pause was cancelled is past.
+        if let Ok(outcome) = &mut ran.result {
+            outcome.end = CompactEnd::Done;
+        }
+        ran
+    }
+
+    fn note_pause(&mut self, id: u64, pauses: u32, refusal: &GuardRefusal, control: &Control) {
+        self.history.pause(id, pauses, refusal);
+        control.publish(self.snapshot());
+    }
+
+    /// Waits until no guard objects any more; `false` where that takes too long, or somebody cancels it.
+    fn waits_until_bearable(&mut self, compact: &CompactRange, control: &mut Control) -> bool {
+        // The guard's own wish to cancel has been met; whoever cancels from here on means all that is left.
+        control.begin_action();
+        let began = Instant::now();
+        while began.elapsed() < PAUSE_MAX {
+            control.take_commands();
+            if control.is_cancelled() || self.watched_mut(&compact.target).is_none() {
+                return false;
+            }
+            self.follower.wait(POLL_INTERVAL);
+            self.follow(control);
+            if began.elapsed() >= PAUSE_MIN && self.objection(compact).is_none() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// What is still to be compacted of a part that was stopped.
+    fn left_of(&mut self, compact: &CompactRange, part: &KeyRange, in_halves: bool) -> Vec<KeyRange> {
+        let read = self
+            .watched_mut(&compact.target)
+            .and_then(|watched| read_files(watched, Path::new(&compact.database)));
+        let Some(mut files) = read else { return vec![part.clone()] };
+        files.retain(|file| file.column_family == compact.column_family);
+        match rest(part, &files) {
+            Some(left) if in_halves => halves(left, &files),
+            Some(left) => vec![left],
+            None => Vec::new(),
+        }
+    }
+
+    /// Drives an actuator on a thread of its own, so that commands are heard, processes are followed and the guards
+    /// look on while it runs. They stop it through the flag by which it is cancelled.
+    pub(super) fn drive(
+        &mut self,
+        actuator: &mut (dyn Actuator + Send),
+        request: &CompactRequest,
+        watch: (&CompactRange, &PropertyReport, u32),
+        control: &mut Control,
+    ) -> (Result<CompactOutcome, ActuatorError>, Course) {
+        let cancelled = control.cancelled();
+        let (compact, report, interruptions) = watch;
+        let now = Instant::now();
+        let mut watch = Watch {
+            compact,
+            report,
+            interruptions,
+            latencies: Latencies::default(),
+            looked: now,
+            window_wanted: now,
+        };
+        let mut course = Course::Go;
+        let result = std::thread::scope(|scope| {
+            let running = scope.spawn(|| actuator.compact_range(request, &cancelled));
+            while !running.is_finished() {
+                control.take_commands();
+                self.follower.wait(self.patience_in_slice(compact));
+                self.follow(control);
+                if course == Course::Go {
+                    course = self.look_after(&mut watch);
+                    if course != Course::Go {
+                        cancelled.store(true, std::sync::atomic::Ordering::Relaxed);
+                    }
+                }
+            }
+            running.join().unwrap_or_else(|_| {
+                Err(ActuatorError::Request { reason: "the actuator failed in a way it must not".into() })
+            })
+        });
+        self.close_slice_window(&mut watch);
+        if let Course::Pause(refusal) | Course::Halve(refusal) | Course::Stop(refusal) = &course {
+            self.note_objection(&compact.target, refusal);
+        }
+        (result, course)
+    }
+
+    /// An open window has to be looked at more often.
+    fn patience_in_slice(&self, compact: &CompactRange) -> Duration {
+        let mut watched = self.roster.watched.iter().filter(|watched| watched.target.name == compact.target);
+        if watched.any(|watched| watched.window.is_some()) { WINDOW_POLL_INTERVAL } else { POLL_INTERVAL }
+    }
+
+    /// Keeps a window open on the target as far as its probe budget goes, and asks the guards.
+    fn look_after(&mut self, watch: &mut Watch<'_>) -> Course {
+        self.keep_slice_window(watch);
+        if watch.looked.elapsed() < LOOK_INTERVAL {
+            return Course::Go;
+        }
+        watch.looked = Instant::now();
+        let mut watched = self.roster.watched.iter().filter(|it| it.target.name == watch.compact.target);
+        let Some(watched) = watched.next() else { return Course::Go };
+        let mut latencies = watch.latencies.clone();
+        if let Some(Ok(open)) = watched.window.as_ref().map(|window| self.windows.latencies(window)) {
+            latencies.merge(&open);
+        }
+        let readings = self.readings_meanwhile(watched, watch.compact, watch.report.take(), &latencies);
+        guard::during(&self.options.policy.guards, &readings, watch.interruptions)
+    }
+
+    fn keep_slice_window(&mut self, watch: &mut Watch<'_>) {
+        let prices = self.prices.unwrap_or_default();
+        let target = &watch.compact.target;
+        let Some(watched) = self.roster.watched.iter_mut().find(|it| it.target.name == *target) else {
+            return;
+        };
+        if let Some(mut window) = watched.window.take() {
+            if let Err(error) = self.windows.poll() {
+                warn!(%error, "while a window is open");
+            }
+            let counted = account(&mut self.windows, &mut window, &prices, &mut watched.spending);
+            let is_over = counted.is_err() || watched.spending.is_over();
+            watched.window = Some(window);
+            if is_over {
+                self.close_slice_window(watch);
+            }
+            return;
+        }
+        if watched.is_blind() || watch.window_wanted > Instant::now() {
+            return;
+        }
+        watch.window_wanted = Instant::now() + WINDOW_RETRY_INTERVAL;
+        let Allowance::Window { length_ns, credit_ns } =
+            watched.spending.allowance(self.options.policy.timing.window)
+        else {
+            return;
+        };
+        match self.sentinel.read(watched.slot) {
+            Ok(reading) => watched.take_reading(reading),
+            Err(error) => return warn!(target, %error, "cannot read totals"),
+        }
+        let credit = prices.credit(credit_ns, &watched.target.module.sites);
+        let thresholds = watched.thresholds(&self.options.policy);
+        match self.windows.open(&watched.target, watched.slot, thresholds, &credit, &watched.last) {
+            Ok(window) => {
+                watched.spending.begin_window(length_ns);
+                watched.window = Some(window);
+            }
+            Err(error) => warn!(target, %error, "cannot open a window"),
+        }
+    }
+
+    /// What the window saw counts as that of any other; its latencies are the slice's.
+    fn close_slice_window(&mut self, watch: &mut Watch<'_>) {
+        let prices = self.prices.unwrap_or_default();
+        let target = &watch.compact.target;
+        let Some(watched) = self.roster.watched.iter_mut().find(|it| it.target.name == *target) else {
+            return;
+        };
+        let Some(window) = watched.window.take() else { return };
+        match settle(&mut self.sentinel, &mut self.windows, watched, window, &prices) {
+            Ok(result) => watch.latencies.merge(&result.latencies),
+            Err(error) => warn!(target, %error, "the window is lost"),
+        }
+    }
+}
+
+/// Of a slice none of whose parts has run.
+fn nothing_done() -> CompactOutcome {
+    CompactOutcome {
+        end: CompactEnd::Done,
+        duration: Duration::ZERO,
+        bytes_replaced: 0,
+        deletions_before: 0,
+        deletions_after: 0,
+        output: String::new(),
+    }
+}
+
+/// A part's outcome with the time that the parts before it took.
+fn added(outcome: CompactOutcome, before: Duration) -> CompactOutcome {
+    CompactOutcome { duration: outcome.duration.saturating_add(before), ..outcome }
+}

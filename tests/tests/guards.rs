@@ -1,0 +1,142 @@
+//! Acting so that nobody is hurt: guards refuse by name, and what a snapshot pins is tried once.
+//!
+//! Method: the Java program of the other tests, real RocksDB and real actions. A guard's limit is set below what the
+//! program's RocksDB, disk or clock really has; a snapshot is really held. The program's own RocksDB tells
+//! how many tombstones there are.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use sexton_tests::agent::{self, Agent, count, list, number, text};
+use sexton_tests::jvm::Program;
+use std::time::{Duration, Instant};
+
+/// The program ends by itself after this, whatever happens to the test.
+const PROGRAM_SECONDS: u64 = 240;
+/// Tombstones that the program leaves.
+const TOMBSTONES: u64 = 249_999;
+/// How long the agent may take to see, plan, act and verify: a cycle is 2 s.
+const LOOP_LIMIT: Duration = Duration::from_secs(90);
+/// Cycles in which an agent that may act again would act.
+const IDLE_CYCLES: Duration = Duration::from_secs(7);
+
+fn policy(pid: u32, guards: &str) -> String {
+    format!(
+        r#"mode: act
+targets:
+  - name: java
+    match: {{ pid: {pid} }}
+    actuator: hook
+    remedies: [compact]
+    column_families:
+      - name: keyTable
+        prefix: {{ delimiter: "/", count: 3 }}
+loop: {{ interval: 2s, window: 1s, survey: 60s }}
+probes: {{ budget: 20% }}
+io_budget: {{ rate: 64MiB/s, burst: 1GiB }}
+cooldown: 10s
+guards: {{ {guards} }}
+keys: shown
+"#
+    )
+}
+
+/// A snapshot older than the deletes: the range is tried once, found pinned and left alone; once the snapshot is
+/// released it is compacted, long before the back-off would have been over.
+#[test]
+fn what_a_snapshot_pins_is_tried_once_and_succeeds_after_its_release() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let directory = tempfile::tempdir()?;
+    let mut program = Program::start_with_snapshot(directory.path(), PROGRAM_SECONDS)?;
+    let mut agent = Agent::start(directory.path(), &policy(program.pid(), "target_age: 0s"))?;
+    let pinned = agent.wait_for(LOOP_LIMIT, "an action that is found pinned", |agent| {
+        let actions = agent.get("/api/v1/actions")?;
+        let pinned = |action: &&Value| text(action, "/cause") == "pinned_by_snapshot";
+        Ok(list(&actions, "actions")?.iter().find(pinned).cloned())
+    })?;
+    ensure!(text(&pinned, "/state") == "did_not_help", "pinned, and helped all the same: {pinned}");
+    ensure!(count(&pinned, "/snapshots")? == 1, "not the one snapshot that is held: {pinned}");
+    ensure!(text(&pinned, "/outcome").contains("snapshots in the target keep them"), "{pinned}");
+    ensure!(program.deletions()? == TOMBSTONES, "tombstones have gone in spite of the snapshot");
+
+    // Each key once: what is refused now is refused for the back-off.
+    agent.wait_for(LOOP_LIMIT, "the back-off", |agent| {
+        let plan = agent.get("/api/v1/plan")?;
+        let refusals = plan.pointer("/plan/refusals").and_then(Value::as_array).cloned().unwrap_or_default();
+        let backs_off = |refusal: &Value| text(refusal, "/rule") == "back_off";
+        Ok(refusals.iter().any(backs_off).then_some(()))
+    })?;
+    std::thread::sleep(IDLE_CYCLES);
+    let tried = actions(&agent)?;
+    for (at, action) in tried.iter().enumerate() {
+        // Keys are shown, and these are plain: they compare as they are written.
+        let (begin, end) = (text(action, "/begin"), text(action, "/end"));
+        let overlaps = |other: &Value| text(other, "/begin") < end && begin < text(other, "/end");
+        ensure!(!tried.iter().skip(at + 1).any(overlaps), "keys were tried twice: {tried:?}");
+    }
+
+    program.release_snapshot()?;
+    let helped = agent.wait_for(LOOP_LIMIT, "an action that helped", |agent| {
+        Ok(actions(agent)?.into_iter().find(|action| text(action, "/state") == "helped"))
+    })?;
+    ensure!(number(&helped, "/relief_delivered")? > 0.0, "it helped and delivered nothing: {helped}");
+    ensure!(number(&helped, "/relief_promised")? > 0.0, "it promised nothing: {helped}");
+    let deadline = Instant::now() + LOOP_LIMIT;
+    while program.deletions()? > 0 && Instant::now() < deadline {}
+    let left = program.deletions()?;
+    let log_end = agent.log_end();
+    agent.stop()?;
+    program.end()?;
+    ensure!(left == 0, "{left} tombstones are left; log:\n{log_end}");
+    Ok(())
+}
+
+/// Nothing is done while a guard objects, and the API and the metrics say which, why and how often; without the guard the
+/// same target is acted on.
+#[test]
+fn guards_refuse_by_name_and_nothing_is_done() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let directory = tempfile::tempdir()?;
+    let mut program = Program::start(directory.path(), PROGRAM_SECONDS)?;
+    // One file is in L0, and writes are slowed down at 20: a limit of 5 % is one file.
+    let cases = [
+        ("level0_files", "target_age: 0s, level0_files: 0.05", "L0 has 1 files"),
+        ("target_age", "target_age: 2h", "left alone for 2h"),
+        ("disk_space", "target_age: 0s, disk_free: 4096TiB", "a reserve of 4096TiB"),
+        ("bytes_per_day", "target_age: 0s, bytes_per_day: 1KiB", "would exceed 1KiB"),
+    ];
+    for (guard, guards, reason) in cases {
+        let mut agent = Agent::start(directory.path(), &policy(program.pid(), guards))?;
+        let view = agent.wait_for(LOOP_LIMIT, guard, |agent| {
+            let targets = agent.get("/api/v1/targets")?;
+            let views = targets.pointer("/targets/0/guards").and_then(Value::as_array).cloned();
+            Ok(views
+                .unwrap_or_default()
+                .into_iter()
+                .find(|view| count(view, "/refusals").is_ok_and(|n| n > 1)))
+        })?;
+        ensure!(text(&view, "/guard") == guard, "another guard than {guard}: {view}");
+        ensure!(text(&view, "/reason").contains(reason), "{view}");
+        ensure!(view.pointer("/objects") == Some(&Value::Bool(true)), "{view}");
+        ensure!(actions(&agent)?.is_empty(), "it acted against {guard}");
+        let target = agent.get("/api/v1/targets")?;
+        let name = text(&target, "/targets/0/name").to_owned();
+        let refusals = agent
+            .metric(&format!("sexton_guard_refusals_total{{guard=\"{guard}\",target=\"{name}\"}}"))?
+            .context("no metric of the guard")?;
+        ensure!(refusals >= 2.0, "{guard} has objected {refusals} times");
+        agent.stop()?;
+    }
+    ensure!(program.deletions()? == TOMBSTONES, "the tombstones have changed");
+
+    let mut agent = Agent::start(directory.path(), &policy(program.pid(), "target_age: 0s"))?;
+    agent.wait_for(LOOP_LIMIT, "an action that helped", |agent| {
+        Ok(actions(agent)?.into_iter().find(|action| text(action, "/state") == "helped"))
+    })?;
+    agent.stop()?;
+    program.end()
+}
+
+/// The agent's actions, newest first.
+fn actions(agent: &Agent) -> Result<Vec<Value>> {
+    Ok(list(&agent.get("/api/v1/actions")?, "actions")?.clone())
+}
