@@ -127,9 +127,14 @@ impl Agent {
     /// Writes `policy` to a file in `directory`, starts `sexton run` with it and waits until the API
     /// answers. What the agent logs goes to a file in `directory`, and so does its state.
     pub fn start(directory: &Path, policy: &str) -> Result<Agent> {
+        Agent::start_logging(directory, policy, None)
+    }
+
+    /// The same, with another filter for its log.
+    pub fn start_logging(directory: &Path, policy: &str, filter: Option<&str>) -> Result<Agent> {
         let mut file = File::create(directory.join("policy.yaml")).context("writing the policy")?;
         file.write_all(policy.as_bytes()).context("writing the policy")?;
-        Agent::spawn(directory, &[])?.answering()
+        Agent::launch(directory, &[], filter)?.answering()
     }
 
     /// As [`Agent::start`], with the policy and the state that an agent before it has left in `directory`.
@@ -139,12 +144,19 @@ impl Agent {
 
     /// As [`Agent::start_again`], with further arguments, and without waiting for anything.
     pub fn spawn(directory: &Path, arguments: &[&str]) -> Result<Agent> {
+        Agent::launch(directory, arguments, None)
+    }
+
+    fn launch(directory: &Path, arguments: &[&str], filter: Option<&str>) -> Result<Agent> {
         let address = http::free_address()?;
         let log = directory.join("sexton.log");
         let mut command = command()?;
         command.arg("run").arg("--policy").arg(directory.join("policy.yaml"));
         command.args(["--listen", &address.to_string()]);
         command.arg("--state-directory").arg(directory.join("state")).args(arguments);
+        if let Some(filter) = filter {
+            command.env("SEXTON_LOG", filter);
+        }
         command.arg("--hook-library").arg(artifact::built("libsexton_hook.so")?);
         let output =
             File::options().append(true).create(true).open(&log).context("opening the agent's log")?;
@@ -203,9 +215,14 @@ impl Agent {
         Ok(())
     }
 
+    /// What the agent has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
     /// The last lines of what the agent logged.
     pub fn log_end(&self) -> String {
-        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         lines.iter().skip(lines.len().saturating_sub(40)).copied().collect::<Vec<_>>().join("\n")
     }

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 const KEYS: u64 = 200_000;
 /// Room for all blocks, many times over.
 const CACHE_BYTES: u64 = 1 << 30;
-/// Seeks from one line of progress to the next: some 20 ms of them.
-const SEEKS_PER_LINE: u64 = 5_000;
+/// Seeks from one line of progress to the next: some 8 ms of them.
+const SEEKS_PER_LINE: u64 = 2_000;
 /// `db_bench` ends by itself after that even if we are killed so hard that it is not.
 const SECONDS_MAX: u64 = 1_800;
 /// Filling takes a second.
@@ -53,10 +53,11 @@ pub struct SteadySeeks {
 
 /// One line of progress.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Progress {
-    seeks: u64,
+pub struct Progress {
+    /// Since the start.
+    pub seeks: u64,
     /// Since the first seek, on db_bench's own clock.
-    seconds: f64,
+    pub seconds: f64,
 }
 
 impl SteadySeeks {
@@ -77,7 +78,7 @@ impl SteadySeeks {
             lines,
             last: Progress { seeks: 0, seconds: 0.0 },
         };
-        load.last = load.next()?;
+        load.last = load.progress()?;
         Ok(load)
     }
 
@@ -94,9 +95,9 @@ impl SteadySeeks {
     /// Lets it run for `time` and gives the seeks per second in it.
     pub fn rate_over(&mut self, time: Duration) -> Result<f64> {
         self.catch_up()?;
-        let (begin, until) = (self.next()?, Instant::now() + time);
+        let (begin, until) = (self.progress()?, Instant::now() + time);
         while Instant::now() < until {
-            self.next()?;
+            self.progress()?;
         }
         let (seeks, seconds) = (self.last.seeks - begin.seeks, self.last.seconds - begin.seconds);
         ensure!(seeks > 0 && seconds > 0.0, "db_bench made no seeks in {time:?}");
@@ -104,14 +105,15 @@ impl SteadySeeks {
     }
 
     /// Takes the lines that were written meanwhile.
-    fn catch_up(&mut self) -> Result<()> {
+    pub fn catch_up(&mut self) -> Result<()> {
         while let Some(line) = self.lines.waiting() {
             self.last = parse(&line).unwrap_or(self.last);
         }
         Ok(())
     }
 
-    fn next(&mut self) -> Result<Progress> {
+    /// Waits for the next line of progress.
+    pub fn progress(&mut self) -> Result<Progress> {
         loop {
             let Some(line) = self.lines.next(LINE_LIMIT)? else {
                 bail!("db_bench ended too early; its last lines:\n{}", self.lines.shown())

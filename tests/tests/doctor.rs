@@ -76,6 +76,7 @@ fn a_rocksdb_inside_an_executable() -> Result<()> {
     let probes = list(target, "probes")?;
     let seek = probes.iter().find(|probe| text(probe, "/function") == "Seek").context("no Seek")?;
     ensure!(text(seek, "/kind") == "emulated", "Seek is not probed cheaply: {seek}");
+    ensure!((100..100_000).contains(&count(seek, "/price_ns")?), "no price that can be: {seek}");
     ensure!(text(seek, "/mechanism") == text(&report, "/kernel/mechanism"), "another mechanism: {seek}");
     for findings in ["findings", "actuators", "gaps"] {
         check_reasons(list(target, findings)?)?;

@@ -1,6 +1,7 @@
 //! `sexton inspect`: what is known of a process' RocksDB, and what is missing.
 
 use crate::failure::Failure;
+use crate::probe::Site;
 use crate::target::facts::{ProbeSite, Target};
 use crate::target::inspect::Inspector;
 use clap::Args;
@@ -52,18 +53,8 @@ fn print_text(target: &Target) {
     for database in &target.databases {
         println!("  database    {}", database.path.display());
     }
-    let sites = &module.sites;
-    for (name, site) in [
-        ("Seek", &sites.seek),
-        ("SeekForPrev", &sites.seek_for_prev),
-        ("SeekToFirst", &sites.seek_to_first),
-        ("SeekToLast", &sites.seek_to_last),
-        ("iterator end", &sites.iterator_destructor),
-        ("NewIterator", &sites.new_iterator),
-        ("block read", &sites.read_block_contents),
-        ("Reset", &sites.perf_context_reset),
-    ] {
-        println!("  probe       {name:<13} {}", describe(site.as_ref()));
+    for site in Site::SHOWN {
+        println!("  probe       {:<13} {}", site.label(), describe(site.place(&module.sites)));
     }
     for gap in &target.gaps {
         println!("  missing     {}: {}", gap.what, gap.reason);

@@ -2,12 +2,13 @@
 //!
 //! Looking is here ([`examine`]), and so are the words; what follows from what was seen is plain functions
 //! over plain data, so that it can be tested without the machine it is about. Nothing is attached to a target and no
-//! probe is armed: the one program that runs is the sentinel, for one reading of each target.
+//! probe is armed there: the sentinel reads each target once, and probes are priced on functions of our own.
 
 mod actuators;
 mod databases;
 mod finding;
 mod kernel;
+mod prices;
 mod privileges;
 mod report;
 mod target;
@@ -23,18 +24,21 @@ pub use text::text;
 use crate::probe::{KernelFeatures, Sentinel};
 use crate::target::error::InspectError;
 use crate::target::inspect::Inspector;
+use prices::Placing;
 
 /// Looks at the kernel, at our rights, and at one process or all of them.
 pub fn examine(pid: Option<u32>) -> Report {
     let features = KernelFeatures::probe();
-    let kernel = kernel::report(&features);
+    let placing = Placing::try_out(&features);
+    let mut kernel = kernel::report(&features);
+    kernel.findings.push(placing.finding());
     let privileges = privileges::findings(&privileges::Facts::of_ourselves(), &features);
     let mut sentinel = Sentinel::load(&features).map_err(|error| error.to_string());
     let mut targets = Vec::new();
     let mut refused = Vec::new();
     for result in inspect(pid) {
         match result {
-            Ok(target) => targets.push(target::examine(&target, &mut sentinel, &features)),
+            Ok(target) => targets.push(target::examine(&target, &mut sentinel, &features, &placing)),
             Err(error) => refused.push(RefusedProcess::new(&error, pid.is_some())),
         }
     }

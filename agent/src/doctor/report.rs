@@ -119,6 +119,9 @@ pub struct ProbeReport {
     pub file_offset: Option<u64>,
     /// Whether the kernel emulates the instruction there or has to single-step it, which costs ten times as much.
     pub kind: Option<SiteKind>,
+    /// What a call costs with the probe, as calibrated on this node just now: nanoseconds, return included; `null` where
+    /// it could not be calibrated.
+    pub price_ns: Option<u64>,
     /// How the probe would be placed: `session`, `multi`, ...; `null` where it cannot be.
     pub mechanism: Option<String>,
 }

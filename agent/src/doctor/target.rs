@@ -3,9 +3,10 @@
 use super::actuators;
 use super::databases;
 use super::finding::Finding;
+use super::prices::Placing;
 use super::report::{ModuleReport, ProbeReport, TargetReport, ThreadsReport};
 use crate::keeper::LEVEL_COUNTS;
-use crate::probe::{KernelFeatures, Mechanism, Sentinel, SentinelReading, Slot};
+use crate::probe::{KernelFeatures, Sentinel, SentinelReading, Site, Slot};
 use crate::target::facts::{CountSource, Gap, ProbeSite, ProbeSites, RocksDbModule, Target};
 use crate::target::layout::check_invariants;
 
@@ -17,6 +18,7 @@ pub fn examine(
     target: &Target,
     sentinel: &mut Result<Sentinel, String>,
     features: &KernelFeatures,
+    placing: &Placing,
 ) -> TargetReport {
     let reading = match sentinel {
         Ok(sentinel) => match sentinel.absence() {
@@ -33,7 +35,7 @@ pub fn examine(
         user_id: target.user_id,
         module: module_report(module),
         counts: module.counts,
-        probes: probes(&module.sites, Mechanism::choose(features).ok()),
+        probes: Site::SHOWN.map(|site| probe(site, &module.sites, placing)).into(),
         threads: reading.as_ref().ok().map(threads),
         findings: findings(module, &reading, features),
         databases: databases::reports(&target.databases),
@@ -72,29 +74,19 @@ fn module_report(module: &RocksDbModule) -> ModuleReport {
     }
 }
 
-fn probes(sites: &ProbeSites, mechanism: Option<Mechanism>) -> Vec<ProbeReport> {
-    [
-        ("Seek", &sites.seek),
-        ("SeekForPrev", &sites.seek_for_prev),
-        ("SeekToFirst", &sites.seek_to_first),
-        ("SeekToLast", &sites.seek_to_last),
-        ("iterator end", &sites.iterator_destructor),
-        ("NewIterator", &sites.new_iterator),
-        ("block read", &sites.read_block_contents),
-    ]
-    .into_iter()
-    .map(|(function, site)| probe(function, site.as_ref(), mechanism))
-    .collect()
-}
-
-fn probe(function: &str, site: Option<&ProbeSite>, mechanism: Option<Mechanism>) -> ProbeReport {
+fn probe(function: Site, sites: &ProbeSites, placing: &Placing) -> ProbeReport {
+    let site = function.place(sites);
+    let price_ns = |site: &ProbeSite| {
+        placing.prices.as_ref().ok().map(|prices| prices.entry_ns(function, site.kind).round() as u64)
+    };
     ProbeReport {
-        function: function.to_owned(),
+        function: function.label().to_owned(),
         symbol: site.map(|site| site.symbol.clone()),
         found_by: site.map(|site| site.found_by),
         file_offset: site.map(|site| site.file_offset),
         kind: site.map(|site| site.kind),
-        mechanism: site.and(mechanism).map(|mechanism| mechanism.name().to_owned()),
+        price_ns: site.and_then(price_ns),
+        mechanism: site.and(placing.mechanism).map(|mechanism| mechanism.name().to_owned()),
     }
 }
 

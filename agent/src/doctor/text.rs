@@ -131,14 +131,16 @@ fn probe_words(probe: &ProbeReport) -> String {
     let Some((kind, offset)) = probe.kind.zip(probe.file_offset) else {
         return format!("{:13} not found", probe.function);
     };
-    let price = match kind {
+    let kind = match kind {
         SiteKind::Emulated => "emulated",
-        SiteKind::SingleStepped => "single-stepped, ten times as dear",
+        SiteKind::SingleStepped => "single-stepped",
     };
+    let price =
+        probe.price_ns.map_or_else(|| "price unknown".to_owned(), |price| format!("{price} ns a call"));
     let found = probe.found_by.map(found_words).unwrap_or_default();
     let mechanism = probe.mechanism.as_deref().unwrap_or("nothing: it cannot be placed");
     format!(
-        "{:13} {price}, placed by {mechanism}, at {offset:#x} of the file, found by {found}",
+        "{:13} {price}, {kind}, placed by {mechanism}, at {offset:#x} of the file, found by {found}",
         probe.function
     )
 }

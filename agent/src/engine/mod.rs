@@ -315,6 +315,7 @@ impl Engine {
             let credit = prices.credit(credit_ns, &watched.target.module.sites);
             let thresholds = watched.thresholds(policy);
             watched.last_window = Some(Instant::now());
+            debug!(target = watched.target.name, length_ns, credit_ns, "a window opens");
             match self.windows.open(&watched.target, watched.slot, thresholds, &credit, &watched.last) {
                 Ok(window) => {
                     watched.spending.begin_window(length_ns);
@@ -448,7 +449,7 @@ fn settle(
         painful = result.window.operations_painful,
         hits = result.probe_cost.total(),
         cost_ns,
-        "window"
+        "a window has closed"
     );
     watched.take_window(&result, closing);
     Ok(result)

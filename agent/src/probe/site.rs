@@ -45,6 +45,32 @@ impl Site {
         Site::SeekToLast,
     ];
 
+    /// All of them, in the order in which they are shown to people.
+    pub const SHOWN: [Site; 8] = [
+        Site::Seek,
+        Site::SeekForPrev,
+        Site::SeekToFirst,
+        Site::SeekToLast,
+        Site::IteratorEnd,
+        Site::NewIterator,
+        Site::ReadBlockContents,
+        Site::CountersReset,
+    ];
+
+    /// Its name for people.
+    pub fn label(self) -> &'static str {
+        match self {
+            Site::Seek => "Seek",
+            Site::SeekForPrev => "SeekForPrev",
+            Site::SeekToFirst => "SeekToFirst",
+            Site::SeekToLast => "SeekToLast",
+            Site::IteratorEnd => "iterator end",
+            Site::NewIterator => "NewIterator",
+            Site::ReadBlockContents => "block read",
+            Site::CountersReset => "Reset",
+        }
+    }
+
     /// `enum sexton_site`.
     pub fn number(self) -> u32 {
         match self {

@@ -19,6 +19,10 @@ fn our_own_pid_is_not_among_the_scanned() {
 fn a_glance_remembers_where_nothing_was_until_something_is_mapped() {
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let pid = child.id();
+    // A child that has only just become another program has nothing mapped yet, then more and more.
+    while !is_asleep(pid) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
     let mut inspector = Inspector::new();
     for _ in 0..2 {
         assert!(matches!(inspector.glance(pid), Err(InspectError::NoRocksDb { hint: None, .. })));
@@ -32,6 +36,14 @@ fn a_glance_remembers_where_nothing_was_until_something_is_mapped() {
     assert!(matches!(inspector.glance(pid), Err(InspectError::NoSuchProcess { .. })));
     // This test program has RocksDB inside, and is left out as the agent itself would be.
     assert!(matches!(inspector.glance(std::process::id()), Err(InspectError::NoRocksDb { .. })));
+}
+
+/// Whether `sleep` does what it is for: then its program and its libraries are all mapped.
+fn is_asleep(pid: u32) -> bool {
+    let mapped =
+        read_maps(pid).unwrap().executable.iter().any(|mapping| mapping.file_name().starts_with("libc"));
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    mapped && stat.contains(") S ")
 }
 
 /// The thread pointer of the calling thread.

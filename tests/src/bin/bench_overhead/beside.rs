@@ -1,24 +1,24 @@
 //! What runs beside the load: an agent as operators run it, or probes that nobody takes away.
 
 use anyhow::{Context, Result};
+use rustix::process::Signal;
 use sexton::probe::governor::{self, ProbePrices};
 use sexton::probe::{Credit, KernelFeatures, Mechanism, OpenWindow, Sentinel, Thresholds, Windows};
 use sexton::target::facts::{ProbeSites, Target};
 use sexton::target::inspect::Inspector;
 use sexton_tests::agent::{self, Agent};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-/// A policy under which no probe is ever armed: the sentinel reads once a second, as often as a second of
-/// latency in noticing pain would need.
-pub const SENTINEL_ONLY: &str = "\
+/// A policy under which no probe is ever armed: the sentinel reads once a second, five times as often as by default.
+const SENTINEL_ONLY: &str = "\
 mode: observe
 loop: { interval: 1s, window: 1s, survey: 1s }
 probes: { budget: 0% }
 ";
 
 /// A policy that asks for a window all the time, with the default budget: only the governor says no.
-pub const WINDOWS_AS_OFTEN_AS_ALLOWED: &str = "\
+const WINDOWS_AS_OFTEN_AS_ALLOWED: &str = "\
 mode: observe
 loop: { interval: 1s, window: 1s, survey: 1s }
 ";
@@ -28,50 +28,65 @@ const WATCH_LIMIT: Duration = Duration::from_secs(30);
 /// The only slot in use.
 const SLOT: u32 = 0;
 
-/// Something that runs beside the load.
+/// Something that runs beside the load, now and then.
 pub trait Beside {
     /// Begins; when it returns, it is in the state that is to be measured.
-    fn start(&mut self, load: u32) -> Result<()>;
+    fn start(&mut self) -> Result<()>;
     /// What it says itself that it has cost since its start, in nanoseconds.
     fn cost_ns(&mut self) -> Result<u64>;
     /// Ends.
     fn stop(&mut self) -> Result<()>;
 }
 
-/// `sexton run` with a policy.
-pub struct RunningAgent {
-    directory: PathBuf,
-    policy: &'static str,
-    agent: Option<Agent>,
+/// Starts `sexton run` with a policy and waits until it watches the load and nothing else.
+fn watching(directory: &Path, policy: &str, load: u32, log: Option<&str>) -> Result<Agent> {
+    // Other databases of the machine are none of its business.
+    let policy = format!("{policy}targets: [{{ name: load, match: {{ pid: {load} }} }}]\n");
+    let mut agent = Agent::start_logging(directory, &policy, log)?;
+    agent.wait_for(WATCH_LIMIT, "the load to be watched", |agent| {
+        Ok((!agent::list(&agent.get("/api/v1/targets")?, "targets")?.is_empty()).then_some(()))
+    })?;
+    Ok(agent)
 }
 
-impl RunningAgent {
-    /// Will run with this policy, its files in `directory`.
-    pub fn new(directory: &Path, policy: &'static str) -> RunningAgent {
-        RunningAgent { directory: directory.to_owned(), policy, agent: None }
+/// `sexton run` with windows at the default budget; its log says when they are open.
+pub fn with_windows(directory: &Path, load: u32) -> Result<Agent> {
+    watching(directory, WINDOWS_AS_OFTEN_AS_ALLOWED, load, Some("debug"))
+}
+
+/// `sexton run` with its sentinel only. It arms no probe, so that while it is stopped by a signal there is nothing of it
+/// beside the load.
+pub struct SentinelOnly {
+    agent: Agent,
+}
+
+impl SentinelOnly {
+    /// Starts it, and stops it at once.
+    pub fn new(directory: &Path, load: u32) -> Result<SentinelOnly> {
+        let mut sentinel = SentinelOnly { agent: watching(directory, SENTINEL_ONLY, load, None)? };
+        sentinel.stop()?;
+        Ok(sentinel)
+    }
+
+    /// Ends it.
+    pub fn end(mut self) -> Result<()> {
+        self.start()?;
+        self.agent.stop()
     }
 }
 
-impl Beside for RunningAgent {
-    fn start(&mut self, load: u32) -> Result<()> {
-        // Nothing but the load: other databases of the machine are none of its business.
-        let policy = format!("{}targets: [{{ name: load, match: {{ pid: {load} }} }}]\n", self.policy);
-        let mut agent = Agent::start(&self.directory, &policy)?;
-        agent.wait_for(WATCH_LIMIT, "the load to be watched", |agent| {
-            Ok((!agent::list(&agent.get("/api/v1/targets")?, "targets")?.is_empty()).then_some(()))
-        })?;
-        self.agent = Some(agent);
-        Ok(())
+impl Beside for SentinelOnly {
+    fn start(&mut self) -> Result<()> {
+        self.agent.process.signal(Signal::CONT)
     }
 
     fn cost_ns(&mut self) -> Result<u64> {
-        let agent = self.agent.as_ref().context("the agent does not run")?;
-        let answer = agent.get("/api/v1/targets")?;
-        Ok((agent::number(&answer, "/targets/0/probes/cost_seconds")? * 1e9) as u64)
+        // Nothing that is priced ever fires.
+        Ok(0)
     }
 
     fn stop(&mut self) -> Result<()> {
-        self.agent.take().map_or(Ok(()), Agent::stop)
+        self.agent.process.signal(Signal::STOP)
     }
 }
 
@@ -113,7 +128,7 @@ impl AlwaysOn {
 }
 
 impl Beside for AlwaysOn {
-    fn start(&mut self, _load: u32) -> Result<()> {
+    fn start(&mut self) -> Result<()> {
         // Nothing is painful: records are rare in a window, and here there are to be none.
         let thresholds =
             Thresholds { tombstones_per_operation: u64::MAX, block_reads_per_operation: u64::MAX };

@@ -1,16 +1,18 @@
 //! What Sexton costs a process that it looks at: `sexton-bench-overhead`.
 //!
-//! One `db_bench` makes cheap seeks on one core for the whole run. Beside it, on another core, there is in turn
-//! nothing and what is to be measured, in short blocks whose order alternates; each pair of neighbours gives one
-//! ratio of throughputs, so that a machine that gets slower or faster meanwhile does not show. There are as many
-//! pairs as it takes for a 95 % interval of their median that is narrow enough. `beside` is what runs beside the load,
-//! `statistics` the interval.
+//! One `db_bench` makes cheap seeks on one core for the whole run; beside it, on another core, there is in turn nothing and
+//! what is to be measured. Machines get slower and faster, by 5 % from one second to the next and by more when their
+//! neighbours are busy, and that noise is as great over a tenth of a second as over ten. So the blocks are short and many: what
+//! is the same for two neighbours of a tenth of a second does not show in their ratio. There are as many pairs as it takes for
+//! a 95 % interval of their median that is narrow enough. `beside` is what runs beside the load, `windows` compares an agent's
+//! windows with the time around them, `statistics` is the interval.
 
 mod beside;
 mod statistics;
+mod windows;
 
 use anyhow::{Context, Result};
-use beside::{AlwaysOn, Beside, RunningAgent};
+use beside::{AlwaysOn, Beside, SentinelOnly};
 use clap::Parser;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
@@ -25,7 +27,11 @@ const CORE_OF_LOAD: usize = 0;
 /// Core of everything else.
 const CORE_OF_OTHERS: usize = 1;
 /// Pairs before an interval is looked at: fewer are narrow by chance.
-const PAIRS_MIN: usize = 12;
+const PAIRS_MIN: usize = 100;
+/// A block: long enough for a dozen of db_bench's lines of progress.
+const BLOCK: Duration = Duration::from_millis(120);
+/// Pairs from one look at the interval to the next.
+const PAIRS_PER_LOOK: usize = 20;
 /// Time for the first seeks, which read the table into the cache.
 const WARM_UP: Duration = Duration::from_secs(3);
 /// Least ratio with the sentinel alone.
@@ -35,17 +41,17 @@ const WINDOWS_WANTED: f64 = 0.985;
 /// How far the governor's figure may be from what the pairs show.
 const COST_WANTED: std::ops::RangeInclusive<f64> = 0.75..=1.25;
 
-/// Measures what Sexton costs a process that it looks at, in some ten minutes.
+/// Measures what Sexton costs a process that it looks at, in some ten minutes on a quiet machine.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Half width of the intervals that is wanted.
     #[arg(long, default_value_t = 0.01)]
     half_width: f64,
     /// Most pairs of each comparison.
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 5_000)]
     pairs_max: usize,
     /// Most seconds of each comparison.
-    #[arg(long, default_value_t = 240)]
+    #[arg(long, default_value_t = 300)]
     seconds_max: u64,
 }
 
@@ -74,22 +80,19 @@ fn run(arguments: &Arguments) -> Result<bool> {
     run_on(CORE_OF_OTHERS)?;
     introduce(&mut load)?;
 
-    let mut sentinel = RunningAgent::new(directory.path(), beside::SENTINEL_ONLY);
-    let sentinel = compare("the sentinel only", &mut load, &mut sentinel, Duration::from_secs(4), arguments)?;
-    let mut windows = RunningAgent::new(directory.path(), beside::WINDOWS_AS_OFTEN_AS_ALLOWED);
-    let windows =
-        compare("windows, default budget", &mut load, &mut windows, Duration::from_secs(9), arguments)?;
+    let mut sentinel_only = SentinelOnly::new(directory.path(), load.pid())?;
+    let sentinel = compare("the sentinel only", &mut load, &mut sentinel_only, arguments)?;
+    sentinel_only.end()?;
+    let windows = windows::compare(&mut load, directory.path(), arguments)?;
     let mut pair = AlwaysOn::seek_pair(load.pid())?;
-    let always_on =
-        compare("a pair on Seek, always on", &mut load, &mut pair, Duration::from_secs(1), arguments)?;
+    let always_on = compare("a pair on Seek, always on", &mut load, &mut pair, arguments)?;
     let mut all = AlwaysOn::all_probes(load.pid())?;
-    let all_probes =
-        compare("all probes, always on", &mut load, &mut all, Duration::from_secs(1), arguments)?;
+    let all_probes = compare("all probes, always on", &mut load, &mut all, arguments)?;
 
     println!("prices here: {}", shown_prices(all.prices()));
     println!("took {:.0} s", started.elapsed().as_secs_f64());
     let passed = sentinel.throughput.value >= SENTINEL_WANTED
-        && windows.throughput.value >= WINDOWS_WANTED
+        && windows.value >= WINDOWS_WANTED
         && COST_WANTED.contains(&all_probes.cost.value);
     println!("{}", report(&sentinel, &windows, &always_on, &all_probes));
     Ok(passed)
@@ -126,20 +129,22 @@ fn compare(
     name: &str,
     load: &mut SteadySeeks,
     beside: &mut dyn Beside,
-    block: Duration,
     arguments: &Arguments,
 ) -> Result<Comparison> {
     let until = Instant::now() + Duration::from_secs(arguments.seconds_max);
     let mut pairs: Vec<Pair> = Vec::new();
     loop {
         // Without, with, with, without: what goes on beside is started once for two pairs.
-        let without = load.rate_over(block)?;
-        beside.start(load.pid()).with_context(|| format!("starting {name}"))?;
-        let first = with(load, beside, block)?;
-        let second = with(load, beside, block)?;
+        let without = load.rate_over(BLOCK)?;
+        beside.start().with_context(|| format!("starting {name}"))?;
+        let first = with(load, beside)?;
+        let second = with(load, beside)?;
         beside.stop().with_context(|| format!("ending {name}"))?;
         pairs.push(first.beside(without));
-        pairs.push(second.beside(load.rate_over(block)?));
+        pairs.push(second.beside(load.rate_over(BLOCK)?));
+        if !pairs.len().is_multiple_of(PAIRS_PER_LOOK) {
+            continue;
+        }
         let comparison = Comparison::of(&pairs, arguments.half_width);
         let Some(comparison) = comparison.filter(|_| pairs.len() >= PAIRS_MIN) else { continue };
         let is_over = pairs.len() >= arguments.pairs_max || Instant::now() >= until;
@@ -162,9 +167,9 @@ impl With {
     }
 }
 
-fn with(load: &mut SteadySeeks, beside: &mut dyn Beside, block: Duration) -> Result<With> {
+fn with(load: &mut SteadySeeks, beside: &mut dyn Beside) -> Result<With> {
     let (began, before_ns) = (Instant::now(), beside.cost_ns()?);
-    let rate = load.rate_over(block)?;
+    let rate = load.rate_over(BLOCK)?;
     let cost_ns = beside.cost_ns()?.saturating_sub(before_ns);
     Ok(With { rate, cost_said: cost_ns as f64 / began.elapsed().as_nanos() as f64 })
 }
@@ -225,19 +230,14 @@ fn shown_prices(prices: &ProbePrices) -> String {
     shown.join(", ")
 }
 
-fn report(
-    sentinel: &Comparison,
-    windows: &Comparison,
-    always_on: &Comparison,
-    all_probes: &Comparison,
-) -> Value {
+fn report(sentinel: &Comparison, windows: &Median, always_on: &Comparison, all_probes: &Comparison) -> Value {
     let ratio = |comparison: &Comparison| rounded(comparison.throughput.value);
     let interval = |comparison: &Comparison| comparison.throughput.interval();
     json!({
         "throughput_ratio_sentinel": ratio(sentinel),
         "throughput_ratio_sentinel_interval": interval(sentinel),
-        "throughput_ratio_windows": ratio(windows),
-        "throughput_ratio_windows_interval": interval(windows),
+        "throughput_ratio_windows": rounded(windows.value),
+        "throughput_ratio_windows_interval": windows.interval(),
         "throughput_ratio_always_on": ratio(always_on),
         "throughput_ratio_always_on_interval": interval(always_on),
         "throughput_ratio_all_probes": ratio(all_probes),
