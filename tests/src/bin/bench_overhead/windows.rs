@@ -19,7 +19,7 @@ const MARGIN_SECONDS: f64 = 0.025;
 /// Least time before and after a window that it is compared with, each.
 const REFERENCE_SECONDS_MIN: f64 = 0.05;
 /// Windows before an interval is looked at.
-const WINDOWS_MIN: usize = 30;
+const WINDOWS_MIN: usize = 12;
 /// Between two looks at the log.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
