@@ -18,9 +18,21 @@ pub fn patience(limit: Duration) -> Result<Duration> {
     Ok(limit.saturating_mul(slowness))
 }
 
+/// The processor's model, as the kernel knows it.
+pub fn processor() -> String {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    model.map_or("unknown processor", |(_, name)| name).to_owned()
+}
+
+/// The running kernel's release, as `uname -r` prints it.
+pub fn kernel_release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
 /// The running kernel's version: major, minor, patch.
 pub fn kernel_version() -> Result<[u32; 3]> {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let release = kernel_release();
     parse(&release).with_context(|| format!("the kernel's release `{release}` has no version"))
 }
 

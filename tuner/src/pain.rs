@@ -204,12 +204,13 @@ impl Scale {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{evidence::SeekKind, key::Key};
     use proptest::prelude::*;
 
-    fn operation(seek: (u64, u64, u64), scan: (u64, u64, u64)) -> Observation {
+    /// Tombstones, block reads and nanoseconds of a seek and of the scan after it.
+    pub(crate) fn operation(seek: (u64, u64, u64), scan: (u64, u64, u64)) -> Observation {
         let counters = |part: (u64, u64, u64)| Counters {
             tombstones_skipped: part.0,
             block_reads: part.1,

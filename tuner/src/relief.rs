@@ -227,29 +227,8 @@ impl Timed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::SeekKind;
-    use crate::key::Key;
+    use crate::pain::tests::operation;
     use proptest::prelude::*;
-
-    fn operation(seek: (u64, u64, u64), scan: (u64, u64, u64)) -> Observation {
-        let counters = |part: (u64, u64, u64)| Counters {
-            tombstones_skipped: part.0,
-            block_reads: part.1,
-            ..Counters::default()
-        };
-        Observation {
-            column_family: None,
-            kind: SeekKind::Seek,
-            key: Key::default(),
-            end_key: None,
-            seek: counters(seek),
-            scan: counters(scan),
-            seek_latency_ns: seek.2,
-            scan_elapsed_ns: scan.2,
-            block_fetches: BlockFetches::default(),
-            estimated: false,
-        }
-    }
 
     fn is_near(one: f64, two: f64) -> bool {
         (one - two).abs() <= two * 0.02

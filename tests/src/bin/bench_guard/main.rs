@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use run::{Figures, Kind, Lengths};
 use serde_json::json;
+use sexton_tests::machine;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -93,14 +94,7 @@ fn measured(kind: Kind, lengths: &Lengths) -> Result<Figures> {
 
 /// Says what is measured on what.
 fn introduce(arguments: &Arguments) {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let cpuinfo = read("/proc/cpuinfo");
-    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    println!(
-        "machine: {}, Linux {}",
-        model.map_or("unknown processor", |(_, name)| name),
-        read("/proc/sys/kernel/osrelease").trim()
-    );
+    println!("machine: {}, Linux {}", machine::processor(), machine::kernel_release());
     println!(
         "load: sexton-queue-workload, RocksDB as the crate rust-rocksdb bundles it, {} keys before, \
          1,100 creates, 440 deletes, 55 lists a second; writes over {} s, lists over the last {} s",

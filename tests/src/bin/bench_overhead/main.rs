@@ -17,6 +17,7 @@ use clap::Parser;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
 use sexton::probe::governor::ProbePrices;
+use sexton_tests::machine;
 use sexton_tests::steady_seeks::{self, SteadySeeks};
 use statistics::{Median, rounded};
 use std::process::ExitCode;
@@ -210,14 +211,7 @@ fn run_on(core: usize) -> Result<()> {
 
 /// Says what is measured on what.
 fn introduce(load: &mut SteadySeeks) -> Result<()> {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let cpuinfo = read("/proc/cpuinfo");
-    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    println!(
-        "machine: {}, Linux {}",
-        model.map_or("unknown processor", |(_, name)| name),
-        read("/proc/sys/kernel/osrelease").trim()
-    );
+    println!("machine: {}, Linux {}", machine::processor(), machine::kernel_release());
     println!("load: {}", load.command());
     load.rate_over(WARM_UP)?;
     let rate = load.rate_over(Duration::from_secs(2))?;

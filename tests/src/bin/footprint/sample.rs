@@ -1,6 +1,7 @@
 //! Memory and processor time of a process, from `/proc`.
 
 use anyhow::{Context, Result};
+use sexton_tests::machine;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -91,17 +92,13 @@ impl fmt::Display for Sample {
 
 /// The machine, in one line.
 pub fn node() -> Result<String> {
-    let model = std::fs::read_to_string("/proc/cpuinfo").context("reading /proc/cpuinfo")?;
-    let name = model.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let memory =
         field(&std::fs::read_to_string("/proc/meminfo").context("reading /proc/meminfo")?, "MemTotal:")?;
-    let kernel =
-        std::fs::read_to_string("/proc/sys/kernel/osrelease").context("reading the kernel's release")?;
     Ok(format!(
         "{} x {}, {:.0} GiB, Linux {}",
         std::thread::available_parallelism().map_or(0, usize::from),
-        name.map_or("unknown processor", |(_, name)| name),
+        machine::processor(),
         memory as f64 / f64::from(1 << 20),
-        kernel.trim()
+        machine::kernel_release()
     ))
 }
