@@ -164,7 +164,7 @@ fn a_target_that_is_killed_in_a_slice_is_told_of_and_its_range_rests() -> Result
     // Large enough for a slice to take its time: one range, all of the table.
     let workload = workload(directory.path(), 3_000_000)?;
     let pid = workload.process.pid();
-    let policy = policy(pid).replace("range_bytes_max: 8MiB", "range_bytes_max: 4GiB");
+    let policy = policy(pid).replace("range_bytes_max: 8MiB", "range_bytes_max: 4GiB\nmax_slice_bytes: 4GiB");
     let mut agent = Agent::start(directory.path(), &policy)?;
     let running = agent.wait_for(LIMIT, "a slice that takes its time", |agent| {
         let actions = agent.get("/api/v1/actions")?;

@@ -6,6 +6,8 @@
 
 use super::chronicle::Chronicle;
 use super::refusals::{Refused, Told};
+use super::surveys::Surveys;
+use super::watched::Watched;
 use crate::audit::{Subject, What};
 use crate::snapshot::{ACTIONS_KEPT_MAX, ActionView};
 use crate::state::{Batch, Kind, StateError, numbered};
@@ -126,6 +128,7 @@ pub struct History {
     chronicle: Chronicle,
     actions: VecDeque<ActionRecord>,
     owed: Vec<Owed>,
+    surveys: Surveys,
     told: Told,
     last_id: u64,
     is_loaded: bool,
@@ -140,6 +143,7 @@ impl History {
             chronicle,
             actions: VecDeque::new(),
             owed: Vec::new(),
+            surveys: Surveys::default(),
             told: Told::default(),
             last_id: 0,
             is_loaded: false,
@@ -155,6 +159,7 @@ impl History {
             return;
         }
         self.is_loaded = true;
+        self.surveys = Surveys::load(self.chronicle.state());
         let records: Vec<(String, ActionRecord)> =
             self.chronicle.state().last(Kind::Action, ACTIONS_STORED_MAX);
         self.actions = records.into_iter().map(|(_, record)| record).collect();
@@ -230,6 +235,10 @@ impl History {
             batch.remove(Kind::Action, &numbered(oldest));
         }
         self.chronicle.intend(batch, what)?;
+        if let Some(place) = &record.place {
+            let batch = self.surveys.begin(place);
+            self.chronicle.record(batch);
+        }
         self.told.begin();
         self.last_id = id;
         self.actions.push_front(record);
@@ -363,6 +372,23 @@ impl History {
         let mut past: Vec<PastAction> = past.take(PAST_ACTIONS_MAX).collect();
         past.reverse();
         past
+    }
+
+    /// Time since a window was last open on a target, nanoseconds; one of an earlier run counts as well, unless
+    /// something was still wanted then. `None`: look at once.
+    pub fn since_window_ns(&self, watched: &Watched) -> Option<u64> {
+        let earlier = || {
+            let databases: Vec<_> = watched.target.databases.iter().map(DatabaseIdentity::of).collect();
+            self.surveys.since_window_ns(&databases, jiff::Timestamp::now())
+        };
+        watched.since_window_ns().or_else(earlier)
+    }
+
+    /// Writes down that a target has had a window, and what the plan made of it wants.
+    pub fn keep_survey(&mut self, watched: &Watched, plan: &Plan) {
+        let databases: Vec<_> = watched.target.databases.iter().map(DatabaseIdentity::of).collect();
+        let batch = self.surveys.note(&watched.target.name, &databases, plan, jiff::Timestamp::now());
+        self.chronicle.record(batch);
     }
 
     /// Forgets what is owed for a target that has gone.

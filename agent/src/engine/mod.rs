@@ -21,6 +21,7 @@ mod refusals;
 mod roster;
 mod slice;
 mod spending;
+mod surveys;
 mod verify;
 mod watched;
 
@@ -305,7 +306,7 @@ impl Engine {
             watched.forget_observations();
             let due = always
                 || self.history.owes(&watched.target.name)
-                || wants_window(&watched.interval, watched.since_window_ns(), policy);
+                || wants_window(&watched.interval, self.history.since_window_ns(watched), policy);
             if !due || watched.is_blind() {
                 continue;
             }
@@ -417,6 +418,8 @@ impl Engine {
             let refusals = self.plan.refusals.iter().filter(|refusal| refusal.target == *target);
             let refusals: Vec<Refused> = refusals.map(Refused::from).collect();
             self.history.tell_refusals(target, &refusals);
+            let watched = self.roster.watched.iter().filter(|watched| watched.target.name == *target);
+            watched.for_each(|watched| self.history.keep_survey(watched, &self.plan));
         }
         let keys = self.options.policy.keys;
         let steps = self.plan.actions.iter();

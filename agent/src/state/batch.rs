@@ -13,10 +13,8 @@ pub enum Kind {
     Throttle,
     /// Single values of the agent, by name.
     Agent,
-    /// When a database was last surveyed, by database.
+    /// When a database was last looked at, and what was still wanted of it, by database.
     Survey,
-    /// Ranges that the last plan wanted and that have not had their turn, by database.
-    Wanted,
 }
 
 impl Kind {
@@ -28,7 +26,6 @@ impl Kind {
             Kind::Throttle => "throttle/",
             Kind::Agent => "agent/",
             Kind::Survey => "survey/",
-            Kind::Wanted => "wanted/",
         }
     }
 
