@@ -126,7 +126,7 @@ pub struct Verified {
     pub first: u64,
     /// Keys, with no gap between them.
     pub keys: u64,
-    /// Sum over all keys' and values' bytes, FNV-1a.
+    /// Sum over all keys and values, FNV-1a by words.
     pub checksum: u64,
 }
 

@@ -1,0 +1,231 @@
+//! An agent that acts and is killed again and again: its target's data stay what they are, and each of its actions
+//! is in its history exactly once.
+//!
+//! Method: a queue that reads the whole of its table several times a second and compares each key and value with
+//! what it wrote, as of one moment. The agent compacts all the time (low thresholds, a cooldown of a second) and
+//! gets `kill -9` at random moments; in some of the rounds just after an action has begun. At the end the store is
+//! read with RocksDB itself, the audit log line by line, and both are held against each other and against the log of
+//! the hook inside the target, which knows nothing of either.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use sexton_tests::agent::{self, Agent, START_LIMIT, count, text};
+use sexton_tests::workload::{COLUMN_FAMILY, Line, Start, Workload};
+use sexton_tests::{artifact, state};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+const KILLS: u64 = 200;
+/// Each so many-th kill comes just after an action has begun.
+const KILL_IN_ACTION_EVERY: u64 = 3;
+/// How long an action is waited for before the agent is killed all the same: a start and a window take less.
+const ACTION_WAIT_MAX: Duration = Duration::from_secs(4);
+/// The other kills come up to so long after the start: before, in and after the first window and action.
+const LIFE_MAX_MS: u64 = 800;
+/// Kills after an action has begun come up to so long after it was written down: in it, at its end, or when it is
+/// being verified.
+const IN_ACTION_MAX_MS: u64 = 500;
+const POLL: Duration = Duration::from_millis(5);
+const LIMIT: Duration = Duration::from_secs(60);
+const COOLDOWN_SECONDS: i64 = 1;
+
+fn policy(pid: u32) -> String {
+    format!(
+        r#"mode: act
+targets:
+  - name: queue
+    match: {{ pid: {pid} }}
+    actuator: hook
+    remedies: [compact]
+    column_families:
+      - name: {COLUMN_FAMILY}
+        prefix: {{ delimiter: "/", count: 3 }}
+thresholds: {{ tombstones_per_operation: 100, block_reads_per_operation: 64, pain: 1ns/s, density: 0.0 }}
+loop: {{ interval: 300ms, window: 200ms, survey: 300ms }}
+probes: {{ budget: 50% }}
+io_budget: {{ rate: 1GiB/s, burst: 100GiB }}
+cooldown: {COOLDOWN_SECONDS}s
+guards: {{ target_age: 0s }}
+range_bytes_max: 8MiB
+keys: shown
+"#
+    )
+}
+
+/// A generator of the same numbers each time: what fails can be run again.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+#[test]
+fn two_hundred_kills_leave_the_data_whole_and_each_action_once_in_the_history() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let directory = tempfile::tempdir()?;
+    let hook_log = directory.path().join("hook.log");
+    let mut workload = Workload::start_with(
+        Start {
+            directory: &directory.path().join("db"),
+            keys: 20_000,
+            seconds: 600,
+            preload: Some(&artifact::built("libsexton_hook.so")?),
+            stderr: Stdio::inherit(),
+        },
+        &["--verify-interval-ms", "20", "--deletes-per-second", "1100", "--bucket-keys", "2500"],
+        &[("SEXTON_HOOK_LOG", &hook_log)],
+    )?;
+    workload.second(LIMIT)?;
+    std::fs::write(directory.path().join("policy.yaml"), policy(workload.process.pid()))?;
+    let pid = workload.process.pid().to_string();
+
+    let began = Instant::now();
+    let audit_log = directory.path().join("state/audit.jsonl");
+    let mut random = Random(0x5eed);
+    let mut in_action = 0;
+    for kill in 0..KILLS {
+        let agent = Agent::spawn(directory.path(), &["--pid", &pid])?;
+        if kill % KILL_IN_ACTION_EVERY == 0 && wait_for_an_action(&audit_log)? {
+            std::thread::sleep(Duration::from_millis(random.below(IN_ACTION_MAX_MS)));
+            in_action += 1;
+        } else {
+            std::thread::sleep(Duration::from_millis(random.below(LIFE_MAX_MS)));
+        }
+        // Dropping it is `kill -9` of its pid, and waiting for its end.
+        drop(agent);
+        verified_since(&mut workload).with_context(|| format!("after kill {kill}"))?;
+    }
+    println!("{KILLS} kills in {:?}, {in_action} of them after an action had begun", began.elapsed());
+
+    // The last run ends in order, so that all that was begun has an end.
+    let mut last = Agent::spawn(directory.path(), &["--pid", &pid])?;
+    last.wait_for(START_LIMIT, "a last cycle", |agent| {
+        Ok(agent
+            .get("/healthz")
+            .is_ok_and(|health| count(&health, "/cycles").is_ok_and(|n| n > 2))
+            .then_some(()))
+    })?;
+    last.stop()?;
+    verified_since(&mut workload)?;
+    check_history(&directory.path().join("state"), &std::fs::read_to_string(&hook_log)?)
+}
+
+/// Waits until the agent has written down that an action begins; `false` if it does not in time.
+fn wait_for_an_action(audit_log: &Path) -> Result<bool> {
+    let started = || -> Result<usize> {
+        let text = std::fs::read_to_string(audit_log).unwrap_or_default();
+        Ok(text.matches("\"event\":\"slice_started\"").count())
+    };
+    let (before, deadline) = (started()?, Instant::now() + ACTION_WAIT_MAX);
+    while Instant::now() < deadline {
+        if started()? > before {
+            return Ok(true);
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(false)
+}
+
+/// Waits for a read of the whole table that began now or later: the one under way, and one more. A table that is
+/// not what was written ends the workload.
+fn verified_since(workload: &mut Workload) -> Result<()> {
+    while workload.waiting()?.is_some() {}
+    let mut reads = 0;
+    while reads < 2 {
+        let line = workload.next(LIMIT)?.context("the workload has ended: its table is not what it wrote")?;
+        if let Line::Verified(verified) = line {
+            ensure!(verified.keys > 0 && verified.checksum != 0, "an empty table: {verified:?}");
+            reads += 1;
+        }
+    }
+    ensure!(workload.process.is_running()?, "the target has ended");
+    Ok(())
+}
+
+/// Each action has one number, one beginning and one end, in the store and in the audit log; the hook has done no
+/// compaction that is not among them; and no range was acted on again within its cooldown.
+fn check_history(state: &Path, hook_log: &str) -> Result<()> {
+    let actions: Vec<Value> = state::records(state, "action")?
+        .into_values()
+        .map(|mut record| record.get_mut("view").map(Value::take).context("a record without an action"))
+        .collect::<Result<_>>()?;
+    let mut by_state: BTreeMap<String, u64> = BTreeMap::new();
+    for (number, action) in (1..).zip(&actions) {
+        ensure!(count(action, "/id")? == number, "ids do not count from 1 without a gap: {action}");
+        ensure!(!text(action, "/ended_at").is_empty(), "an action without an end: {action}");
+        *by_state.entry(text(action, "/state").to_owned()).or_default() += 1;
+    }
+    let of = |states: &[&str]| states.iter().filter_map(|state| by_state.get(*state)).sum::<u64>();
+    println!("{} actions: {by_state:?}", actions.len());
+    ensure!(of(&["running"]) == 0, "an action still runs: {by_state:?}");
+    ensure!(of(&["interrupted"]) >= 10, "too few were under way to prove anything: {by_state:?}");
+    let done = of(&["done", "helped", "did_not_help"]);
+    ensure!(done >= 10, "too few were done to prove anything: {by_state:?}");
+
+    let compactions =
+        hook_log.lines().filter(|line| line.contains("compaction") && line.contains("ended after"));
+    let compactions = compactions.count() as u64;
+    let most = of(&["done", "helped", "did_not_help", "interrupted", "cancelled", "failed"]);
+    println!("the hook has ended {compactions} compactions, {done} to {most} are in the history");
+    ensure!((done..=most).contains(&compactions), "{compactions} compactions, {by_state:?}");
+
+    // In the store and in the audit log alike.
+    let stored: Vec<Value> = state::records(state, "event")?.into_values().collect();
+    let logged = state::events(&state.join("audit.jsonl"))?;
+    ensure!(stored == logged, "{} events are stored and {} logged", stored.len(), logged.len());
+    for (number, event) in (1..).zip(&logged) {
+        ensure!(count(event, "/id")? == number, "events do not count from 1 without a gap: {event}");
+    }
+    let mut ends: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
+    for event in &logged {
+        if ["slice_started", "slice_done", "interrupted"].contains(&state::name(event)) {
+            ends.entry(count(event, "/action_id")?).or_default().push(state::name(event));
+        }
+    }
+    for action in &actions {
+        let id = count(action, "/id")?;
+        let end = if text(action, "/state") == "interrupted" { "interrupted" } else { "slice_done" };
+        let told = ends.get(&id).cloned().unwrap_or_default();
+        ensure!(told == ["slice_started", end], "{told:?} was told of {action}");
+    }
+    ensure!(ends.len() == actions.len(), "{} actions were told of, {} are stored", ends.len(), actions.len());
+    check_cooldowns(&actions)
+}
+
+/// Cooldowns are kept in whole seconds.
+fn check_cooldowns(actions: &[Value]) -> Result<()> {
+    let seconds = |action: &Value, field: &str| -> Result<i64> {
+        Ok(text(action, field)
+            .parse::<jiff::Timestamp>()
+            .with_context(|| format!("{field} of {action}"))?
+            .as_second())
+    };
+    let rests = ["done", "helped", "did_not_help", "interrupted"];
+    for (at, later) in actions.iter().enumerate() {
+        for earlier in actions.iter().take(at).filter(|action| rests.contains(&text(action, "/state"))) {
+            if !overlap(earlier, later) {
+                continue;
+            }
+            let pause = seconds(later, "/started_at")? - seconds(earlier, "/ended_at")?;
+            ensure!(pause >= COOLDOWN_SECONDS, "repeated {pause} s after: {earlier}, then {later}");
+        }
+    }
+    Ok(())
+}
+
+/// Whether two actions are about the same keys; keys are shown as they are.
+fn overlap(one: &Value, two: &Value) -> bool {
+    let begins_before_end = |one: &Value, two: &Value| {
+        two.get("end").and_then(Value::as_str).is_none_or(|end| text(one, "/begin") < end)
+    };
+    text(one, "/subject") == text(two, "/subject")
+        && begins_before_end(one, two)
+        && begins_before_end(two, one)
+}
