@@ -58,6 +58,8 @@ impl Engine {
                         left_alone.insert(compact.target);
                     }
                 }
+                Action::Flush(flush) if self.may_act(&flush.target) => self.flush(&flush, control),
+                Action::SetOptions(set) if self.may_act(&set.target) => self.set_options(&set, control),
                 Action::SetThrottle(throttle) if self.may_act(&throttle.target) => {
                     self.throttle(&throttle);
                 }

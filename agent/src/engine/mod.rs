@@ -18,6 +18,7 @@ mod perf_level;
 mod policy_watch;
 mod publish;
 mod refusals;
+mod remedies;
 mod roster;
 mod slice;
 mod spending;
