@@ -7,6 +7,7 @@ pub mod actuator;
 pub mod api;
 pub mod audit;
 pub mod command;
+pub mod confinement;
 pub mod doctor;
 pub mod engine;
 pub mod failure;

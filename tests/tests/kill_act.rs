@@ -20,12 +20,14 @@ use std::time::{Duration, Instant};
 const KILLS: u64 = 200;
 /// Each so many-th kill comes just after an action has begun.
 const KILL_IN_ACTION_EVERY: u64 = 3;
+/// Each so many-th, of the others, after one has ended.
+const KILL_AFTER_ACTION_EVERY: u64 = 4;
 /// How long an action is waited for before the agent is killed all the same: a start and a window take less.
 const ACTION_WAIT_MAX: Duration = Duration::from_secs(4);
 /// The other kills come up to so long after the start: before, in and after the first window and action.
 const LIFE_MAX_MS: u64 = 800;
-/// Kills after an action has begun come up to so long after it was written down: in it, at its end, or when it is
-/// being verified.
+/// Kills after an action has begun or ended come up to so long after that was written down: in it, at its end, when it
+/// is being verified, or in the next.
 const IN_ACTION_MAX_MS: u64 = 500;
 const POLL: Duration = Duration::from_millis(5);
 const LIMIT: Duration = Duration::from_secs(60);
@@ -92,7 +94,12 @@ fn two_hundred_kills_leave_the_data_whole_and_each_action_once_in_the_history() 
     let mut in_action = 0;
     for kill in 0..KILLS {
         let agent = Agent::spawn(directory.path(), &["--pid", &pid])?;
-        if kill % KILL_IN_ACTION_EVERY == 0 && wait_for_an_action(&audit_log)? {
+        let awaited = match kill {
+            _ if kill % KILL_IN_ACTION_EVERY == 0 => Some("slice_started"),
+            _ if kill % KILL_AFTER_ACTION_EVERY == 0 => Some("slice_done"),
+            _ => None,
+        };
+        if awaited.map_or(Ok(false), |event| wait_for(&audit_log, event))? {
             std::thread::sleep(Duration::from_millis(random.below(IN_ACTION_MAX_MS)));
             in_action += 1;
         } else {
@@ -102,7 +109,10 @@ fn two_hundred_kills_leave_the_data_whole_and_each_action_once_in_the_history() 
         drop(agent);
         verified_since(&mut workload).with_context(|| format!("after kill {kill}"))?;
     }
-    println!("{KILLS} kills in {:?}, {in_action} of them after an action had begun", began.elapsed());
+    println!(
+        "{KILLS} kills in {:?}, {in_action} of them after an action had begun or ended",
+        began.elapsed()
+    );
 
     // The last run ends in order, so that all that was begun has an end.
     let mut last = Agent::spawn(directory.path(), &["--pid", &pid])?;
@@ -117,15 +127,14 @@ fn two_hundred_kills_leave_the_data_whole_and_each_action_once_in_the_history() 
     check_history(&directory.path().join("state"), &std::fs::read_to_string(&hook_log)?)
 }
 
-/// Waits until the agent has written down that an action begins; `false` if it does not in time.
-fn wait_for_an_action(audit_log: &Path) -> Result<bool> {
-    let started = || -> Result<usize> {
-        let text = std::fs::read_to_string(audit_log).unwrap_or_default();
-        Ok(text.matches("\"event\":\"slice_started\"").count())
-    };
-    let (before, deadline) = (started()?, Instant::now() + ACTION_WAIT_MAX);
+/// Waits until the agent has written down that an action begins or ends; `false` if it does not in time.
+fn wait_for(audit_log: &Path, event: &str) -> Result<bool> {
+    let name = format!("\"event\":\"{event}\"");
+    // It is not there before the first agent has written to it.
+    let told = || std::fs::read_to_string(audit_log).unwrap_or_default().matches(&name).count();
+    let (before, deadline) = (told(), Instant::now() + ACTION_WAIT_MAX);
     while Instant::now() < deadline {
-        if started()? > before {
+        if told() > before {
             return Ok(true);
         }
         std::thread::sleep(POLL);

@@ -4,7 +4,7 @@
 //! the agent runs; the budget is read from the API, and the throttle's command writes its value to a
 //! file. That the rule holds for every time of day, zone and weekday is proved in the tuner's own tests.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use sexton_tests::agent::{self, Agent, text};
 use sexton_tests::workload::{Start, Workload};
 use std::path::Path;
@@ -107,16 +107,15 @@ fn changes(from: u64, to: u64, first: (f64, bool, &str), second: (f64, bool, &st
     agent.stop()
 }
 
+/// Two windows around the same minute, so that it is waited for once: one opens then, the other closes.
 #[test]
-fn the_window_opens_and_both_change() -> Result<()> {
+fn a_window_opens_and_another_closes_and_budget_and_throttle_follow() -> Result<()> {
     let _alone = agent::exclusively()?;
     let change = change_minute()?;
-    changes(change, change + WINDOW_MINUTES, OUTSIDE, INSIDE)
-}
-
-#[test]
-fn the_window_closes_and_both_change_back() -> Result<()> {
-    let _alone = agent::exclusively()?;
-    let change = change_minute()?;
-    changes(change - WINDOW_MINUTES, change, INSIDE, OUTSIDE)
+    std::thread::scope(|scope| {
+        let opens = scope.spawn(|| changes(change, change + WINDOW_MINUTES, OUTSIDE, INSIDE));
+        let closes = scope.spawn(|| changes(change - WINDOW_MINUTES, change, INSIDE, OUTSIDE));
+        let ended = [opens.join(), closes.join()];
+        ended.into_iter().try_for_each(|end| end.map_err(|_| anyhow!("a thread of the test panicked"))?)
+    })
 }

@@ -2,9 +2,10 @@
 
 use super::wire::{Failure, Line};
 use super::{DatabaseFiles, SstError};
+use crate::confinement;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -27,9 +28,9 @@ pub struct Reader {
 }
 
 impl Default for Reader {
-    /// The running executable itself, even if its file has been replaced since.
+    /// The running executable itself.
     fn default() -> Reader {
-        Reader { executable: PathBuf::from("/proc/self/exe"), time_limit: TIME_LIMIT }
+        Reader { executable: confinement::own_executable(), time_limit: TIME_LIMIT }
     }
 }
 
@@ -79,20 +80,11 @@ impl Reader {
     }
 
     fn start(&self, path: &Path) -> Result<Child, SstError> {
-        Command::new(&self.executable)
-            .arg(CHILD_SUBCOMMAND)
-            .arg(path)
-            .env_clear()
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|source| SstError::Spawn {
-                executable: self.executable.clone(),
-                path: path.to_owned(),
-                source,
-            })
+        confinement::start(&self.executable, CHILD_SUBCOMMAND, path).map_err(|source| SstError::Spawn {
+            executable: self.executable.clone(),
+            path: path.to_owned(),
+            source,
+        })
     }
 }
 

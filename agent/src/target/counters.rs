@@ -12,6 +12,7 @@ use super::memory;
 use super::search::{Found, executable_identity};
 use super::symbols::PERF_CONTEXT;
 use super::tls::{self, Placed, TlsError};
+use crate::confinement;
 use std::collections::BTreeSet;
 
 /// The counters of one module in one process.
@@ -157,7 +158,7 @@ fn without_table(
     let path = &place.found.path_from_agent;
     let asked = facts
         .exports_perf_context_api
-        .then(|| facts.library_answer.get_or_init(|| library::ask(&library::own_executable(), path)));
+        .then(|| facts.library_answer.get_or_init(|| library::ask(&confinement::own_executable(), path)));
     let only_shown = shown.filter(|offsets| offsets.len() == 1).and_then(BTreeSet::first);
     match (asked, only_shown) {
         (Some(Ok(told)), _) if shown.is_some_and(|offsets| !offsets.contains(told)) => {

@@ -4,10 +4,11 @@
 //! `PerfContext` in which each word holds its own offset, they tell the layout. Loading a library runs its
 //! code, so a short-lived, confined copy of the agent does it ([`super::library_child`]), never the agent.
 
+use crate::confinement;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// Hidden subcommand of the agent's binary that runs [`super::library_child::main`] with the path that follows.
@@ -70,15 +71,7 @@ impl Offsets {
 /// # Errors
 /// Says why in words: the library cannot be loaded here, took too long, or answers nonsense.
 pub fn ask(executable: &Path, path: &Path) -> Result<u32, String> {
-    let mut child = Command::new(executable)
-        .arg(CHILD_SUBCOMMAND)
-        .arg(path)
-        .env_clear()
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
+    let mut child = confinement::start(executable, CHILD_SUBCOMMAND, path)
         .map_err(|error| format!("the process that asks it cannot be started: {error}"))?;
     wait(&mut child)?;
     let mut output = String::new();
@@ -114,11 +107,6 @@ fn wait(child: &mut Child) -> Result<(), String> {
             }
         }
     }
-}
-
-/// The running program, even if its file has been replaced since.
-pub fn own_executable() -> PathBuf {
-    PathBuf::from("/proc/self/exe")
 }
 
 #[cfg(test)]

@@ -5,12 +5,10 @@
 //! the system's libraries, to the network, or to other processes, with little time and memory.
 
 use super::library::{Answer, Offsets, WORDS};
-use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, Scope,
-};
+use crate::confinement::{Limits, allow_only_reading, limit_resources, set_limit};
+use landlock::PathFd;
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
+use rustix::process::{DumpableBehavior, Resource, Signal};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs::File;
@@ -21,16 +19,11 @@ use std::process::ExitCode;
 
 /// Largest library that is loaded: with debug information RocksDB reaches some hundred megabytes.
 const LIBRARY_BYTES_MAX: u64 = 1 << 30;
-/// Processor time, seconds.
-const PROCESSOR_TIME_SECONDS_MAX: u64 = 3;
-/// Address space: the library twice, what it links to, and a heap.
-const ADDRESS_SPACE_BYTES_MAX: u64 = 4 << 30;
-/// Files open at once: those of a library and what it links to.
-const OPEN_FILES_MAX: u64 = 64;
+/// What it may use: memory for the library twice, what it links to, and a heap; the files of a library and of what it
+/// links to.
+const LIMITS: Limits = Limits { processor_time_seconds: 3, address_space_bytes: 4 << 30, open_files: 64 };
 /// User and group of a process that owns nothing.
 const NOBODY: u32 = 65_534;
-/// Newest Landlock version whose rights are asked for; older kernels enforce what they know.
-const LANDLOCK_ABI: ABI = ABI::V6;
 /// Where the system's libraries are, which the library links to, and where the dynamic linker looks them up.
 const LIBRARY_PLACES: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache"];
 
@@ -68,7 +61,9 @@ fn confined_copy(library: &Path) -> Result<OwnedFd, String> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(failed("PR_SET_PDEATHSIG"))?;
     let copy = copy(library).map_err(failed("it cannot be copied"))?;
-    limit_resources().map_err(failed("setrlimit"))?;
+    limit_resources(&LIMITS).map_err(failed("setrlimit"))?;
+    // For nobody: no process and no thread.
+    set_limit(Resource::Nproc, 0).map_err(failed("setrlimit"))?;
     become_nobody().map_err(failed("it is not possible to become nobody"))?;
     rustix::thread::set_no_new_privs(true).map_err(failed("PR_SET_NO_NEW_PRIVS"))?;
     let none = CapabilitySet::empty();
@@ -76,7 +71,9 @@ fn confined_copy(library: &Path) -> Result<OwnedFd, String> {
     rustix::thread::set_capabilities(None, sets).map_err(failed("capset"))?;
     // The copy is opened by its name below /proc/self, which else would be root's.
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(failed("PR_SET_DUMPABLE"))?;
-    allow_only_libraries().map_err(failed("landlock"))?;
+    // A place that is not there has no library.
+    let places = LIBRARY_PLACES.iter().filter_map(|place| PathFd::new(place).ok());
+    allow_only_reading(places, &[]).map_err(failed("landlock"))?;
     Ok(copy)
 }
 
@@ -92,25 +89,6 @@ fn copy(library: &Path) -> std::io::Result<OwnedFd> {
     let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&target, seals)?;
     Ok(target.into())
-}
-
-fn limit_resources() -> rustix::io::Result<()> {
-    // SAFETY: SIG_IGN is a valid disposition, and no handler of ours stands on this signal. Ignored, a write
-    // beyond the file size limit fails instead of ending the process.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let limits = [
-        (Resource::Fsize, 0),
-        (Resource::Core, 0),
-        (Resource::Cpu, PROCESSOR_TIME_SECONDS_MAX),
-        (Resource::As, ADDRESS_SPACE_BYTES_MAX),
-        (Resource::Nofile, OPEN_FILES_MAX),
-        // For nobody: no process and no thread.
-        (Resource::Nproc, 0),
-    ];
-    for (resource, maximum) in limits {
-        rustix::process::setrlimit(resource, Rlimit { current: Some(maximum), maximum: Some(maximum) })?;
-    }
-    Ok(())
 }
 
 /// Leaves the network and, as root, the user. Another user than root stays what it is.
@@ -130,25 +108,6 @@ fn become_nobody() -> std::io::Result<()> {
         ]
     };
     if results == [0; 3] { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-}
-
-/// No access to any file but reading the system's libraries, no TCP, no signal to another process. Where the
-/// kernel has no Landlock this does nothing, which is not an error: the other fences stand.
-fn allow_only_libraries() -> Result<(), Box<dyn std::error::Error>> {
-    let read: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
-    let mut ruleset = Ruleset::default()
-        .handle_access(AccessFs::from_all(LANDLOCK_ABI))?
-        .handle_access(AccessNet::from_all(LANDLOCK_ABI))?
-        .scope(BitFlags::<Scope>::from(Scope::Signal) | Scope::AbstractUnixSocket)?
-        .create()?;
-    for place in LIBRARY_PLACES {
-        // A place that is not there has no library.
-        if let Ok(place) = PathFd::new(place) {
-            ruleset = ruleset.add_rule(PathBeneath::new(place, read))?;
-        }
-    }
-    ruleset.restrict_self()?;
-    Ok(())
 }
 
 type Create = unsafe extern "C" fn() -> *mut c_void;

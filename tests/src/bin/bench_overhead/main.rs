@@ -42,7 +42,7 @@ const WINDOWS_WANTED: f64 = 0.985;
 /// How far the governor's figure may be from what the pairs show.
 const COST_WANTED: std::ops::RangeInclusive<f64> = 0.75..=1.25;
 
-/// Measures what Sexton costs a process that it looks at, in some ten minutes on a quiet machine.
+/// Measures what Sexton costs a process that it looks at, in ten to twenty minutes on a quiet machine.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Half width of the intervals that is wanted.
@@ -52,7 +52,7 @@ struct Arguments {
     #[arg(long, default_value_t = 5_000)]
     pairs_max: usize,
     /// Most seconds of each comparison.
-    #[arg(long, default_value_t = 300)]
+    #[arg(long, default_value_t = 600)]
     seconds_max: u64,
 }
 
