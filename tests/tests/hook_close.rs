@@ -1,7 +1,7 @@
 //! Programs that close their databases and drop column families while the hook compacts them come to no harm.
 //!
 //! Method: a program opens its database, checks all of it, rewrites it, drops a column family, deletes its handles and
-//! closes it, a thousand times, while this test has the hook in it compact and flush whatever is open, without
+//! closes it, a thousand times (with RocksJava 7.7.3; with 10 and 11, whose natives have other names, fewer times), while this test has the hook in it compact and flush whatever is open, without
 //! a pause. The program's own check of every key, each time it opens, RocksDB's `ldb checkconsistency` at the end, and the
 //! program's exit code are the truth. Every job that was started must have an outcome.
 
@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const CYCLES: u32 = 1_000;
+/// With versions of RocksJava that close in the same way through other natives.
+const CYCLES_OF_OTHERS: u32 = 200;
 /// All cycles take some 30 s here, in all ways.
 const LIMIT: Duration = Duration::from_secs(300);
 /// A library or a class is compiled in seconds, a program ends in less than one.
@@ -52,20 +54,38 @@ fn a_preloaded_program_closes_a_thousand_times() -> Result<()> {
     let mut command = Command::new(program);
     command.arg(directory.path().join("db")).arg(CYCLES.to_string());
     command.env("LD_PRELOAD", artifact::built("libsexton_hook.so")?);
-    survives(directory.path(), command, "preloaded")
+    survives(directory.path(), command, "preloaded", CYCLES)?;
+    consistent(&directory.path().join("db"))
 }
 
 /// Attached to while it runs: RocksJava closes by `DB::Close`, then deletes the object.
 #[test]
 fn a_jvm_closes_a_thousand_times() -> Result<()> {
     let directory = scratch()?;
-    let jar = artifact::tool(jvm::ROCKSDB_JAR)?;
-    jvm::compile(&jar, &["CloseLoop.java"], directory.path())?;
+    a_jvm_closes(directory.path(), jvm::ROCKSDB_JAR, CYCLES)?;
+    consistent(&directory.path().join("db"))
+}
+
+/// `closeDatabase(long)` and `disposeInternal(long)` have become static methods with other symbols. Debian's `ldb` does not
+/// read what these write: the program's own check of every key stands alone.
+#[test]
+fn a_jvm_on_rocksjava_10_closes() -> Result<()> {
+    a_jvm_closes(scratch()?.path(), "rocksdbjni-10.10.1.1.jar", CYCLES_OF_OTHERS)
+}
+
+#[test]
+fn a_jvm_on_rocksjava_11_closes() -> Result<()> {
+    a_jvm_closes(scratch()?.path(), "rocksdbjni-11.8.1.jar", CYCLES_OF_OTHERS)
+}
+
+fn a_jvm_closes(directory: &Path, jar: &str, cycles: u32) -> Result<()> {
+    let jar = artifact::tool(jar)?;
+    jvm::compile(&jar, &["CloseLoop.java"], directory)?;
     let mut command = Command::new(artifact::installed("java", "default-jdk-headless")?);
-    command.arg("-Xmx256m").arg(format!("-Djava.io.tmpdir={}", directory.path().display()));
-    command.arg("-cp").arg(format!("{}:{}", jar.display(), directory.path().display()));
-    command.arg("CloseLoop").arg(directory.path().join("db")).arg(CYCLES.to_string());
-    survives(directory.path(), command, "JVM")
+    command.arg("-Xmx256m").arg(format!("-Djava.io.tmpdir={}", directory.display()));
+    command.arg("-cp").arg(format!("{}:{}", jar.display(), directory.display()));
+    command.arg("CloseLoop").arg(directory.join("db")).arg(cycles.to_string());
+    survives(directory, command, "JVM", cycles)
 }
 
 /// Closing is what is tested, not the disk.
@@ -87,7 +107,7 @@ fn compile(directory: &Path) -> Result<std::path::PathBuf> {
 }
 
 /// Runs the program to its end with the hook at work in it.
-fn survives(directory: &Path, mut command: Command, name: &str) -> Result<()> {
+fn survives(directory: &Path, mut command: Command, name: &str, cycles: u32) -> Result<()> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     command.stderr(std::fs::File::create(directory.join("errors"))?);
     let mut process = Process::start(command)?;
@@ -99,7 +119,7 @@ fn survives(directory: &Path, mut command: Command, name: &str) -> Result<()> {
     let status = process.wait(SHORT_LIMIT)?;
     ensure!(status.success(), "the program ended with {status}: {errors}");
     eprintln!("{name}: {tally:?}");
-    ensure!(tally.cycles == CYCLES, "only {} cycles", tally.cycles);
+    ensure!(tally.cycles == cycles, "only {} cycles", tally.cycles);
     ensure!(tally.done > 0, "no job has ended by itself: {tally:?}");
     ensure!(tally.closed_by_owner > 0, "no database was closed during a job: {tally:?}");
     ensure!(tally.not_started > 0, "no job was refused: {tally:?}");
@@ -107,7 +127,7 @@ fn survives(directory: &Path, mut command: Command, name: &str) -> Result<()> {
         tally.started == tally.done + tally.closed_by_owner + tally.refused,
         "a job is unaccounted for: {tally:?}"
     );
-    consistent(&directory.join("db"))
+    Ok(())
 }
 
 /// RocksDB's own tool finds nothing wrong with the database.
