@@ -25,6 +25,10 @@ const START_POLL: Duration = Duration::from_millis(50);
 /// Printed behind each statement, to know where its rows end.
 const END_OF_ROWS: &str = "--end of rows--";
 
+/// What the server's package has its own tables made of.
+const SYSTEM_TABLES: [&str; 2] =
+    ["/usr/share/mysql/mysql_system_tables.sql", "/usr/share/mysql/mysql_system_tables_data.sql"];
+
 /// The running server.
 #[derive(Debug)]
 pub struct Server {
@@ -35,16 +39,26 @@ pub struct Server {
 impl Server {
     /// Starts a server with no databases in `directory`, and waits until it answers.
     pub fn start(directory: &Path) -> Result<Server> {
+        std::fs::create_dir(data(directory)).context("creating the server's directory")?;
+        // Without its own tables there is nothing to create first; only we can reach the socket.
+        Server::launch(directory, &["--skip-grant-tables"])
+    }
+
+    /// The same with users and grants: so far root alone, without a password.
+    pub fn start_with_users(directory: &Path) -> Result<Server> {
+        std::fs::create_dir(data(directory)).context("creating the server's directory")?;
+        make_system_tables(directory)?;
+        Server::launch(directory, &[])
+    }
+
+    fn launch(directory: &Path, arguments: &[&str]) -> Result<Server> {
         let plugin = artifact::tool(PLUGIN)?;
-        let data = directory.join("data");
-        std::fs::create_dir(&data).context("creating the server's directory")?;
         let mut command = Command::new(artifact::installed("mariadbd", "mariadb-server-core")?);
-        command.arg("--no-defaults").arg(option("datadir", &data));
+        command.arg("--no-defaults").arg(option("datadir", &data(directory)));
         command.arg(option("socket", &socket(directory))).arg(option("pid-file", &directory.join("pid")));
         command.arg(option("plugin-dir", plugin.parent().context("the plugin has no directory")?));
         command.args(["--plugin-load-add=ha_rocksdb.so", "--plugin-maturity=unknown", "--user=root"]);
-        // Without its own tables there is nothing to create first; only we can reach the socket.
-        command.args(["--skip-grant-tables", "--skip-networking", "--skip-innodb"]);
+        command.args(["--skip-networking", "--skip-innodb"]).args(arguments);
         command.arg("--default-storage-engine=rocksdb");
         // So small a cache that most reads miss it. Compactions would drop the tombstones.
         command.arg("--rocksdb-block-cache-size=1M");
@@ -60,6 +74,11 @@ impl Server {
     /// Process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
+    }
+
+    /// Path of its socket.
+    pub fn socket(&self) -> PathBuf {
+        socket(&self.directory)
     }
 
     /// A new connection, served by a thread of its own.
@@ -94,7 +113,8 @@ impl Server {
         Ok(())
     }
 
-    fn log(&self) -> String {
+    /// What the server has logged.
+    pub fn log(&self) -> String {
         std::fs::read_to_string(self.directory.join("mariadb.log")).unwrap_or_default()
     }
 }
@@ -155,6 +175,33 @@ impl Session {
         let value = rows.first().and_then(|row| row.split('\t').nth(1)?.parse().ok());
         value.with_context(|| format!("no number of seeks: {rows:?}"))
     }
+}
+
+/// Has the server make its own tables, as its package's `mariadb-install-db` does.
+fn make_system_tables(directory: &Path) -> Result<()> {
+    let mut command = Command::new(artifact::installed("mariadbd", "mariadb-server-core")?);
+    command.arg("--no-defaults").arg("--bootstrap").arg(option("datadir", &data(directory)));
+    command.args(["--skip-innodb", "--default-storage-engine=Aria", "--user=root"]);
+    command.args(["--max-allowed-packet=8M", "--net-buffer-length=16K"]);
+    let log = File::create(directory.join("bootstrap.log")).context("creating the server's log")?;
+    command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
+    let mut process = Process::start(command)?;
+    let mut stdin = process.take_stdin().context("no standard input")?;
+    let mut script = "create database mysql;\nuse mysql;\nset @auth_root_socket = null;\n".to_owned();
+    for file in SYSTEM_TABLES {
+        script += &std::fs::read_to_string(file).with_context(|| format!("reading {file}"))?;
+    }
+    // The server ends at the first error; the pipe may be closed by then.
+    let _ = stdin.write_all(script.as_bytes());
+    drop(stdin);
+    let status = process.wait(START_LIMIT)?;
+    let log = std::fs::read_to_string(directory.join("bootstrap.log")).unwrap_or_default();
+    ensure!(status.success(), "mariadbd --bootstrap ended with {status}:\n{log}");
+    Ok(())
+}
+
+fn data(directory: &Path) -> PathBuf {
+    directory.join("data")
 }
 
 fn option(name: &str, path: &Path) -> String {

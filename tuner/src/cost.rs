@@ -82,6 +82,11 @@ impl Levels {
         self.options.compaction_style
     }
 
+    /// Bytes of all its files.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
     /// What its options are.
     pub fn options(&self) -> &ColumnFamilyOptions {
         &self.options

@@ -17,7 +17,7 @@ use crate::range::KeyRange;
 use crate::rank::{COST_BYTES_MIN, RangeAssessment, by_column_family, observations_of, parts};
 use crate::remedy::{Case, Remedy, are_in_memtables};
 use crate::schedule::io_budget_at;
-use crate::slice::{Slice, SliceInput, slices};
+use crate::slice::{self, Slice, SliceInput, slices};
 use crate::throttle::{ThrottleSetting, throttle_values};
 use crate::words;
 use std::collections::BTreeMap;
@@ -186,7 +186,7 @@ impl<'a> Planner<'a> {
             Err(refused) => return Err(refused),
         };
         match remedy {
-            Remedy::Compact => self.want_slices(family, evidence, &column_family, range),
+            Remedy::Compact => self.want_slices(target, (family, evidence), &column_family, range),
             Remedy::Flush { relief } => {
                 self.want_flush(&family.options, column_family, range, relief);
                 Ok(())
@@ -222,8 +222,8 @@ impl<'a> Planner<'a> {
     /// Queues a range's slices, but for those that have to rest and for slivers.
     fn want_slices(
         &mut self,
-        family: &Family,
-        evidence: &Evidence,
+        target: &PlanTarget<'_>,
+        (family, evidence): (&Family, &Evidence),
         column_family: &str,
         range: &RangeAssessment,
     ) -> Result<(), (Rule, String)> {
@@ -233,13 +233,17 @@ impl<'a> Planner<'a> {
             return Err((Rule::FifoCompaction, reason.to_owned()));
         }
         let parts: Vec<&SstFile> = family.parts.iter().collect();
-        let slices = slices(&SliceInput {
+        let input = SliceInput {
             levels: &family.levels,
             parts: &parts,
             range: &range.range,
             max_slice_bytes: self.input.policy.max_slice_bytes.bytes(),
             are_in_memtables: are_in_memtables(range),
-        });
+        };
+        let slices = match target.policy.actuator {
+            ActuatorKind::Sql => vec![slice::column_family(&family.levels, &parts, &range.range)],
+            ActuatorKind::Hook | ActuatorKind::Exec | ActuatorKind::None => slices(&input),
+        };
         let count = slices.len();
         let whole = Whole::of(&slices);
         for (number, slice) in (1..).zip(slices) {
@@ -541,7 +545,10 @@ impl Whole {
 
 fn slice_reason(range: &RangeAssessment, slice: &Slice, number: usize, count: usize) -> String {
     if count == 1 {
-        return range.reason.clone();
+        // Told where the range alone would cost less.
+        let is_more = slice.range == KeyRange::everything() && slice.cost_bytes > range.cost_bytes;
+        let whole = || format!("; the whole column family is compacted: {}", words::bytes(slice.cost_bytes));
+        return range.reason.clone() + &is_more.then(whole).unwrap_or_default();
     }
     let (deletions, bytes) = (words::count(slice.deletions), words::bytes(slice.cost_bytes));
     format!("{}; slice {number} of {count}: {deletions} deletions, {bytes}", range.reason)

@@ -79,11 +79,27 @@ pub fn slices(input: &SliceInput<'_>) -> Vec<Slice> {
     slices
 }
 
+/// The one slice of whoever compacts the whole column family, whatever the range, and forces its bottommost level: all
+/// keys, at what all files cost, for the range's deletions.
+pub fn column_family(levels: &Levels, parts: &[&SstFile], range: &KeyRange) -> Slice {
+    let everything = KeyRange::everything();
+    let prediction = levels.predict(&everything, Bottommost::Force);
+    Slice {
+        range: everything,
+        bottommost: Bottommost::Force,
+        cost_bytes: prediction.read_bytes.max(levels.size_bytes()),
+        largest_job_bytes: prediction.largest_job_bytes,
+        deletions: deletions_in(range, parts),
+    }
+}
+
 /// All files, in one job, whatever the range is.
 fn universal(input: &SliceInput<'_>) -> Slice {
-    let inside = shares(std::slice::from_ref(input.range), input.parts);
-    let deletions = inside.first().map_or(0, |share| share.deletions);
-    slice(input, KeyRange::everything(), deletions)
+    slice(input, KeyRange::everything(), deletions_in(input.range, input.parts))
+}
+
+fn deletions_in(range: &KeyRange, parts: &[&SstFile]) -> u64 {
+    shares(std::slice::from_ref(range), parts).first().map_or(0, |share| share.deletions)
 }
 
 fn slice(input: &SliceInput<'_>, range: KeyRange, deletions: u64) -> Slice {
@@ -188,6 +204,18 @@ mod tests {
         assert_eq!(slices[0].cost_bytes, 192 * KIB);
     }
 
+    /// A part of the range's tombstones lies in one file of ten: all of them are paid for.
+    #[test]
+    fn a_column_family_costs_all_of_its_files() {
+        let files = bottom();
+        let files: Vec<&SstFile> = files.iter().collect();
+        let levels = Levels::of(&files, &ColumnFamilyOptions::default());
+        let range = KeyRange::new(Key::new([0]), Some(Key::new([10]))).unwrap();
+        let whole = column_family(&levels, &files, &range);
+        assert_eq!((whole.range, whole.bottommost), (KeyRange::everything(), Bottommost::Force));
+        assert_eq!((whole.cost_bytes, whole.deletions), (640 * KIB, 50));
+    }
+
     prop_compose! {
         fn files()(
             rows in proptest::collection::vec((0u8..8, 1u8..12, 1u64..1 << 20, 0u64..100, 1u32..7), 0..40),
@@ -216,6 +244,10 @@ mod tests {
             let range = KeyRange::new(Key::new([begin]), Some(Key::new([begin + length]))).unwrap();
             let slices = cut(&files, begin, begin + length, max_slice_bytes);
             prop_assert_eq!(&slices, &cut(&files, begin, begin + length, max_slice_bytes));
+            let all: Vec<&SstFile> = files.iter().collect();
+            let levels = Levels::of(&all, &ColumnFamilyOptions::default());
+            let size_bytes: u64 = files.iter().map(|file| file.size_bytes).sum();
+            prop_assert!(column_family(&levels, &all, &range).cost_bytes >= size_bytes);
             for pair in slices.windows(2) {
                 prop_assert!(pair[0].range.end.as_ref().is_some_and(|end| *end <= pair[1].range.begin));
             }
@@ -224,12 +256,10 @@ mod tests {
                 prop_assert!(slice.largest_job_bytes <= slice.cost_bytes);
             }
             // No deletion of the range is outside of its slices.
-            let all: Vec<&SstFile> = files.iter().collect();
             let inside = shares(std::slice::from_ref(&range), &all)[0].deletions;
             let sliced: u64 = slices.iter().map(|slice| slice.deletions).sum();
             prop_assert_eq!(sliced, inside);
             // What is over the limit is one part between two borders, or no dearer than one.
-            let levels = Levels::of(&all, &ColumnFamilyOptions::default());
             let borders = levels.borders(&range);
             for slice in slices.iter().filter(|slice| slice.cost_bytes > max_slice_bytes) {
                 let parts = split(&slice.range, &borders);

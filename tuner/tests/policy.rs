@@ -157,6 +157,29 @@ const REFUSED: &[Refused] = &[
     ("targets:\n  - { name: a, match: { executable: '' } }", 2, 37, "empty", "take it out"),
     ("targets:\n  - { name: a, match: { pid: 1 }, actuator: exec }", 2, 45, "no command", "exec"),
     (
+        "targets:\n  - { name: a, match: { pid: 1 }, actuator: sql }",
+        2,
+        45,
+        "not said where the server is",
+        "socket",
+    ),
+    ("targets:\n  - { name: a, match: { pid: 1 }, sql: { socket: /s } }", 2, 40, "not sql", "actuator: sql"),
+    (
+        "targets:\n  - name: a\n    match: { pid: 1 }\n    actuator: sql\n    sql: { address: '10.0.0.5:3306' }",
+        5,
+        10,
+        "where the server is",
+        "127.0.0.1",
+    ),
+    (
+        "targets:\n  - name: a\n    match: { pid: 1 }\n    actuator: sql\n    \
+         sql: { socket: /s, password_file: x.cnf }",
+        5,
+        39,
+        "no whole path",
+        "/etc/sexton",
+    ),
+    (
         "targets:\n  - { name: a, match: { pid: 1 }, exec: { compact: [x] } }",
         2,
         41,

@@ -4,6 +4,7 @@ use super::Actuator;
 use super::error::ActuatorError;
 use super::exec::ExecActuator;
 use super::request::{CompactOutcome, CompactRequest, ThrottleOutcome, ThrottleRequest};
+use super::sql::SqlActuator;
 use super::template::shell_word;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -13,6 +14,8 @@ use std::sync::atomic::AtomicBool;
 enum Instead {
     /// A command of the policy.
     Exec(ExecActuator),
+    /// A statement to the server that the policy names.
+    Sql(SqlActuator),
     /// The hook, with the policy's file if there is one.
     Hook { policy: Option<PathBuf> },
 }
@@ -27,6 +30,11 @@ impl AdviseActuator {
     /// For a target that would be acted on by a command.
     pub fn instead_of_exec(exec: ExecActuator) -> AdviseActuator {
         AdviseActuator { instead: Instead::Exec(exec) }
+    }
+
+    /// For a target that would be acted on by a statement.
+    pub fn instead_of_sql(sql: SqlActuator) -> AdviseActuator {
+        AdviseActuator { instead: Instead::Sql(sql) }
     }
 
     /// For a target that would be acted on by the hook: no tool outside of the process can compact an
@@ -57,6 +65,7 @@ impl Actuator for AdviseActuator {
     fn commands_for(&self, request: &CompactRequest) -> Vec<String> {
         match &self.instead {
             Instead::Exec(exec) => exec.commands_for(request),
+            Instead::Sql(sql) => sql.commands_for(request),
             Instead::Hook { policy: Some(policy) } => vec![format!(
                 "sexton run --policy {}  # with `mode: act` for {}",
                 shell_word(&policy.to_string_lossy()),

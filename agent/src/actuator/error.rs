@@ -1,5 +1,6 @@
 //! Why an action was not done, with what to do about it.
 
+use super::sql_trouble::SqlTrouble;
 use sexton_hook_protocol::{ErrorKind, FrameError, PROTOCOL_VERSION};
 use std::io;
 use std::path::PathBuf;
@@ -138,6 +139,14 @@ pub enum ActuatorError {
         /// First bytes of what it printed.
         output: String,
     },
+    /// A MyRocks server was not reached, or did not do it.
+    #[error("MariaDB: {message}")]
+    Sql {
+        /// For deciding.
+        trouble: SqlTrouble,
+        /// The server's words, the client's, or ours.
+        message: String,
+    },
     /// This actuator does not do that.
     #[error("the actuator {actuator} cannot {what}")]
     Unsupported {
@@ -193,6 +202,7 @@ impl ActuatorError {
             Self::Spawn { .. } | Self::Command { .. } => {
                 "try the command by hand, as the agent's user".into()
             }
+            Self::Sql { trouble, .. } => trouble.remedy().into(),
             Self::Unsupported { .. } => "choose another actuator in the policy".into(),
         }
     }

@@ -3,7 +3,9 @@
 use super::Actuator;
 use super::bounded::{Ending, Run, run};
 use super::error::ActuatorError;
-use super::request::{CompactEnd, CompactOutcome, CompactRequest, ThrottleOutcome, ThrottleRequest};
+use super::request::{
+    CommandEnd, CompactEnd, CompactOutcome, CompactRequest, ThrottleOutcome, ThrottleRequest, one_line,
+};
 use super::template::{CommandTemplate, ExpandedCommand};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -38,8 +40,16 @@ fn run_to_end(
         Ending::TimedOut => format!("was stopped after its time limit of {time_limit:?}"),
         Ending::Ended(_) | Ending::Cancelled => return Ok(run),
     };
-    let output = run.output.split_whitespace().collect::<Vec<_>>().join(" ");
-    Err(ActuatorError::Command { program, ending, output })
+    Err(ActuatorError::Command { program, ending, output: one_line(&run.output) })
+}
+
+/// How a run that was no failure ended.
+fn command_end(run: Run) -> CommandEnd {
+    let exit_code = match run.ending {
+        Ending::Ended(status) => status.code(),
+        Ending::Cancelled | Ending::TimedOut => None,
+    };
+    CommandEnd { exit_code, output: run.output }
 }
 
 impl Actuator for ExecActuator {
@@ -66,7 +76,7 @@ impl Actuator for ExecActuator {
             bytes_replaced: 0,
             deletions_before: 0,
             deletions_after: 0,
-            output: run.output,
+            command: Some(command_end(run)),
         })
     }
 
@@ -75,7 +85,7 @@ impl Actuator for ExecActuator {
         let values = [("value", setting.value.as_str()), ("pid", pid.as_str())];
         let command = CommandTemplate::new(&setting.command)?.expand(&values)?;
         let run = run_to_end(&command, setting.time_limit, &AtomicBool::new(false))?;
-        Ok(ThrottleOutcome { duration: run.duration, output: run.output })
+        Ok(ThrottleOutcome { duration: run.duration, command: command_end(run) })
     }
 
     fn commands_for(&self, request: &CompactRequest) -> Vec<String> {
@@ -121,7 +131,8 @@ pub(super) mod tests {
         let mut exec = actuator(&words, Duration::from_secs(10));
         let request = request(b"/v/a", Some(b"/v/b"));
         let outcome = exec.compact_range(&request, &AtomicBool::new(false)).unwrap();
-        assert_eq!(outcome.output, "keyTable /data/om.db 2f762f61 ..2f762f62 4711\n");
+        let output = "keyTable /data/om.db 2f762f61 ..2f762f62 4711\n".to_owned();
+        assert_eq!(outcome.command, Some(CommandEnd { exit_code: Some(0), output }));
         assert_eq!(outcome.end, CompactEnd::Done);
         assert_eq!(exec.commands_for(&request), ["echo keyTable /data/om.db 2f762f61 ..2f762f62 4711"]);
     }

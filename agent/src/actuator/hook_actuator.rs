@@ -167,7 +167,7 @@ impl<C: BorrowMut<HookClient>> Actuator for HookActuator<C> {
             bytes_replaced: bytes_replaced(&before, &after),
             deletions_before: before.iter().map(|file| file.deletions).sum(),
             deletions_after: after.iter().map(|file| file.deletions).sum(),
-            output: String::new(),
+            command: None,
         })
     }
 

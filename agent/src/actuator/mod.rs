@@ -8,6 +8,7 @@
 //!   and `library` bring it in.
 //!   What the RocksDB there says of itself while it works are [`Properties`].
 //! - [`ExecActuator`]: a command of the policy.
+//! - [`SqlActuator`]: statements to a MyRocks server.
 //! - [`AdviseActuator`]: nobody; only the commands are shown.
 
 mod advise;
@@ -23,6 +24,9 @@ mod library;
 mod process;
 mod properties;
 mod request;
+mod sql;
+mod sql_client;
+mod sql_trouble;
 mod template;
 
 pub use advise::AdviseActuator;
@@ -34,15 +38,17 @@ pub use hook_actuator::HookActuator;
 pub use library::{LIBRARY_FILE_NAME as HOOK_LIBRARY_FILE_NAME, find as find_hook_library};
 pub use properties::{Properties, PropertyReport};
 pub use request::{
-    CompactEnd, CompactOutcome, CompactRequest, HandlePointers, ThrottleOutcome, ThrottleRequest,
+    CommandEnd, CompactEnd, CompactOutcome, CompactRequest, HandlePointers, ThrottleOutcome, ThrottleRequest,
 };
+pub use sql::{ServerState, SqlActuator};
+pub use sql_trouble::SqlTrouble;
 pub use template::CommandTemplate;
 
 use std::sync::atomic::AtomicBool;
 
 /// One way of acting on a target. Calls block until the action has ended.
 pub trait Actuator {
-    /// Short name, as in the policy: `hook`, `exec`, `advise`.
+    /// Short name, as in the policy: `hook`, `exec`, `sql`, `advise`.
     fn name(&self) -> &'static str;
 
     /// Compacts the request's range. Setting `cancelled` stops it within a second or so where the
@@ -55,6 +61,12 @@ pub trait Actuator {
         request: &CompactRequest,
         cancelled: &AtomicBool,
     ) -> Result<CompactOutcome, ActuatorError>;
+
+    /// Whether a compaction that runs can be stopped; where not, it is looked at before it begins and not while
+    /// it runs.
+    fn can_stop(&self) -> bool {
+        true
+    }
 
     /// Sets a throttle of the target to a value.
     ///

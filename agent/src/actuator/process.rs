@@ -187,7 +187,7 @@ pub fn peer_pid(stream: &UnixStream) -> io::Result<u32> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
     use std::os::unix::fs::PermissionsExt;

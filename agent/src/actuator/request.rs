@@ -77,8 +77,45 @@ pub struct CompactOutcome {
     pub deletions_before: u64,
     /// The same, after.
     pub deletions_after: u64,
-    /// First bytes of what a command printed; empty for the hook.
+    /// How the policy's command ended; `None` where there was none.
+    pub command: Option<CommandEnd>,
+}
+
+/// How a command of the policy ended that did what it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandEnd {
+    /// Its exit code; `None` where a signal has ended it.
+    pub exit_code: Option<i32>,
+    /// First bytes of what it printed.
     pub output: String,
+}
+
+/// Characters of a command's output that go into the history: some lines, and of thousands of actions some
+/// megabytes.
+const OUTPUT_KEPT_CHARS_MAX: usize = 2048;
+
+impl CommandEnd {
+    /// In one line: `the command ended with exit code 0: 12 ranges compacted`.
+    pub fn in_words(&self) -> String {
+        let ended = match self.exit_code {
+            Some(code) => format!("the command ended with exit code {code}"),
+            None => "the command was ended by a signal".to_owned(),
+        };
+        match one_line(&self.output).as_str() {
+            "" => format!("{ended} and printed nothing"),
+            output => format!("{ended}: {output}"),
+        }
+    }
+}
+
+/// What a command printed as one line that can be kept and shown anywhere.
+pub fn one_line(output: &str) -> String {
+    let words = output.split(|character: char| character.is_whitespace() || character.is_control());
+    let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(OUTPUT_KEPT_CHARS_MAX) {
+        Some((cut, _)) => format!("{}...", line.get(..cut).unwrap_or_default()),
+        None => line,
+    }
 }
 
 /// A throttle to set.
@@ -101,6 +138,20 @@ pub struct ThrottleRequest {
 pub struct ThrottleOutcome {
     /// How long it took.
     pub duration: Duration,
-    /// First bytes of what the command printed.
-    pub output: String,
+    /// How its command ended.
+    pub command: CommandEnd,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_command_printed_is_kept_in_a_line() {
+        let end = |output: &str| CommandEnd { exit_code: Some(0), output: output.to_owned() }.in_words();
+        assert_eq!(end(" a\n\tb \x1b[31mred\n"), "the command ended with exit code 0: a b [31mred");
+        assert_eq!(end("\n"), "the command ended with exit code 0 and printed nothing");
+        let long = end(&"\u{fc}".repeat(OUTPUT_KEPT_CHARS_MAX + 1));
+        assert!(long.ends_with("\u{fc}...") && long.chars().count() < OUTPUT_KEPT_CHARS_MAX + 64);
+    }
 }

@@ -2,7 +2,9 @@
 
 use crate::doctor::{examine, text};
 use crate::failure::Failure;
+use crate::policy_file;
 use clap::Args;
+use std::path::PathBuf;
 
 /// Arguments of `sexton doctor`.
 #[derive(Args, Debug)]
@@ -10,6 +12,9 @@ pub struct DoctorArguments {
     /// Look only at this process.
     #[arg(long)]
     pid: Option<u32>,
+    /// The policy (YAML) to act by: whether the servers that it names would take statements is found out.
+    #[arg(long)]
+    policy: Option<PathBuf>,
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
@@ -18,9 +23,10 @@ pub struct DoctorArguments {
 /// Looks and prints; no probe is armed and nothing is changed.
 ///
 /// # Errors
-/// When something essential is missing: the report is printed all the same.
+/// When the policy is none, or something essential is missing: the report is printed all the same.
 pub fn run(arguments: &DoctorArguments) -> Result<(), Failure> {
-    let report = examine(arguments.pid);
+    let policy = arguments.policy.as_deref().map(policy_file::load).transpose()?;
+    let report = examine(arguments.pid, policy.as_ref());
     if arguments.json {
         let json = serde_json::to_string_pretty(&report)
             .map_err(|error| Failure::new(error, "this is not expected: report it"))?;

@@ -1,10 +1,11 @@
 //! Which ways of acting on a target would work. Nothing is tried that would change it.
 
 use super::finding::Finding;
-use crate::actuator::{HOOK_LIBRARY_FILE_NAME, check_attachable, find_hook_library};
+use crate::actuator::{HOOK_LIBRARY_FILE_NAME, SqlActuator, SqlTrouble, check_attachable, find_hook_library};
 use crate::target::elf::ElfHeaders;
 use crate::target::facts::Target;
 use object::ReadCache;
+use sexton_tuner::policy::Policy;
 use std::fs::File;
 use std::io::Read;
 
@@ -14,9 +15,13 @@ const COMPACT_RANGE: &str = "rocksdb_compact_range_cf_opt";
 /// Bytes of `/proc/PID/maps` that are looked through.
 const MAPS_BYTES_MAX: u64 = 16 << 20;
 
+/// Beginning of the name of the module that has MyRocks inside.
+const MYROCKS_MODULE: &str = "ha_rocksdb";
+
 /// One finding for each actuator that a policy can name.
-pub fn findings(target: &Target) -> Vec<Finding> {
-    vec![by_attaching(target), by_preload(target), by_command(target), advise()]
+pub fn findings(target: &Target, policy: Option<&Policy>) -> Vec<Finding> {
+    let by_statement = by_statement(target, policy);
+    vec![by_attaching(target), by_preload(target), by_command(target), by_statement, advise()]
 }
 
 fn by_attaching(target: &Target) -> Finding {
@@ -76,6 +81,44 @@ fn by_command(target: &Target) -> Finding {
             "no database of it is known, so no range can be ranked",
             "look again when a database is open",
         ),
+    }
+}
+
+/// MyRocks: the server that the policy names is asked, and nothing is set.
+fn by_statement(target: &Target, policy: Option<&Policy>) -> Finding {
+    let (name, note) = ("sql", "compacts whole column families by a statement to MyRocks");
+    let executable = target.executable.to_string_lossy();
+    let entry = policy
+        .and_then(|policy| policy.target_for(target.process.pid, &executable, &target.command_line))
+        .and_then(|entry| entry.sql.as_ref());
+    let module = target.module.path.file_name().map(|name| name.to_string_lossy());
+    let is_myrocks = module.is_some_and(|name| name.starts_with(MYROCKS_MODULE));
+    match entry {
+        None if is_myrocks => Finding::unknown(
+            name,
+            note,
+            "no policy says where its server listens",
+            "sexton doctor --policy FILE, with `actuator: sql` and `sql: { socket: ... }` in the target",
+        ),
+        None => Finding::no(
+            name,
+            note,
+            "it is no MariaDB with MyRocks",
+            "preload the hook, or name a command in the policy (actuator: exec)",
+        ),
+        Some(sql) => match SqlActuator::new(sql).examine(&target.process) {
+            Ok(state) if state.may_set => {
+                let running = state.manual_compactions;
+                Finding::yes(name, format!("{note}; {running} manual compactions run in it"))
+            }
+            Ok(_) => Finding::unknown(
+                name,
+                note,
+                format!("the grants of {} do not name SUPER; a role of it may", sql.user),
+                SqlTrouble::Privilege.remedy(),
+            ),
+            Err(error) => Finding::no(name, note, error.to_string(), error.remedy()),
+        },
     }
 }
 

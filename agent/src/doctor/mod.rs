@@ -25,9 +25,11 @@ use crate::probe::{KernelFeatures, Sentinel};
 use crate::target::error::InspectError;
 use crate::target::inspect::Inspector;
 use prices::Placing;
+use sexton_tuner::policy::Policy;
 
-/// Looks at the kernel, at our rights, and at one process or all of them.
-pub fn examine(pid: Option<u32>) -> Report {
+/// Looks at the kernel, at our rights, and at one process or all of them. With a policy, servers that it names for a
+/// target are asked how they stand.
+pub fn examine(pid: Option<u32>, policy: Option<&Policy>) -> Report {
     let features = KernelFeatures::probe();
     let placing = Placing::try_out(&features);
     let mut kernel = kernel::report(&features);
@@ -38,7 +40,7 @@ pub fn examine(pid: Option<u32>) -> Report {
     let mut refused = Vec::new();
     for result in inspect(pid) {
         match result {
-            Ok(target) => targets.push(target::examine(&target, &mut sentinel, &features, &placing)),
+            Ok(target) => targets.push(target::examine(&target, &mut sentinel, &features, &placing, policy)),
             Err(error) => refused.push(RefusedProcess::new(&error, pid.is_some())),
         }
     }

@@ -9,6 +9,7 @@ use crate::keeper::LEVEL_COUNTS;
 use crate::probe::{KernelFeatures, Sentinel, SentinelReading, Site, Slot};
 use crate::target::facts::{CountSource, Gap, ProbeSite, ProbeSites, RocksDbModule, Target};
 use crate::target::layout::check_invariants;
+use sexton_tuner::policy::Policy;
 
 /// Targets are read one after the other.
 const SLOT: Slot = 0;
@@ -19,6 +20,7 @@ pub fn examine(
     sentinel: &mut Result<Sentinel, String>,
     features: &KernelFeatures,
     placing: &Placing,
+    policy: Option<&Policy>,
 ) -> TargetReport {
     let reading = match sentinel {
         Ok(sentinel) => match sentinel.absence() {
@@ -39,7 +41,7 @@ pub fn examine(
         threads: reading.as_ref().ok().map(threads),
         findings: findings(module, &reading, features),
         databases: databases::reports(&target.databases),
-        actuators: actuators::findings(target),
+        actuators: actuators::findings(target, policy),
         gaps: target.gaps.iter().map(gap).collect(),
     }
 }

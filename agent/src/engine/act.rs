@@ -12,7 +12,7 @@ use super::watched::Watched;
 use super::{Control, Engine};
 use crate::actuator::{
     Actuator, ActuatorError, AdviseActuator, CommandTemplate, CompactEnd, CompactOutcome, CompactRequest,
-    ExecActuator, HookActuator, HookClient, PropertyReport, ThrottleRequest,
+    ExecActuator, HookActuator, HookClient, PropertyReport, SqlActuator, ThrottleRequest,
 };
 use crate::snapshot::ActionView;
 use crate::sst::Order;
@@ -37,6 +37,7 @@ const COMPACTION_TIME_LIMIT: Duration = Duration::from_secs(600);
 enum Compacting {
     Exec(ExecActuator),
     Hook(Rc<RefCell<HookClient>>),
+    Sql(SqlActuator),
 }
 
 impl Engine {
@@ -161,6 +162,7 @@ impl Engine {
         };
         let (result, course) = match &mut actuator {
             Compacting::Exec(exec) => self.drive(exec, &request, (compact, &report, interruptions), control),
+            Compacting::Sql(sql) => self.drive(sql, &request, (compact, &report, interruptions), control),
             Compacting::Hook(hook) => match hook.try_borrow_mut() {
                 Ok(mut hook) => {
                     let mut actuator =
@@ -187,13 +189,17 @@ impl Engine {
         let gone = || ActuatorError::Request { reason: format!("{} has gone", compact.target) };
         let watched = self.watched_mut(&compact.target).ok_or_else(gone)?;
         let request = CompactRequest { range: part.clone(), ..request(watched, compact) };
-        refuse_unless_bytewise(watched, &request)?;
         let no_hook = || ActuatorError::NoHook { pid: request.process.pid };
         let actuator = match watched.entry.actuator {
             ActuatorKind::Exec => Compacting::Exec(exec_actuator(watched, false)?),
             ActuatorKind::Hook => Compacting::Hook(watched.hook.clone().ok_or_else(no_hook)?),
+            ActuatorKind::Sql => Compacting::Sql(sql_actuator(watched)?),
             ActuatorKind::None => return Err(no_hook()),
         };
+        // All keys are all keys in any order.
+        if !matches!(actuator, Compacting::Sql(_)) {
+            refuse_unless_bytewise(watched, &request)?;
+        }
         Ok((actuator, request, PropertyReport::default()))
     }
 
@@ -263,7 +269,7 @@ impl Engine {
         let started = Instant::now();
         let result = ExecActuator::new(None, throttle.timeout.duration(), false).set_throttle(&request);
         let (state, outcome) = match &result {
-            Ok(outcome) => ("done", outcome.output.clone()),
+            Ok(outcome) => ("done", outcome.command.in_words()),
             Err(error) => ("failed", error.to_string()),
         };
         if result.is_ok() {
@@ -283,11 +289,17 @@ impl Engine {
         let watched = self.roster.watched.iter().find(|watched| watched.target.name == compact.target);
         watched.map_or_else(Vec::new, |watched| {
             let show_keys = self.options.policy.keys == KeyDisplay::Shown;
-            let advise = match (watched.entry.actuator, exec_actuator(watched, show_keys)) {
-                (ActuatorKind::Exec, Ok(exec)) => AdviseActuator::instead_of_exec(exec),
-                _ => AdviseActuator::instead_of_hook(self.options.policy_path.clone()),
+            let instead = match watched.entry.actuator {
+                ActuatorKind::Exec => exec_actuator(watched, show_keys).map(AdviseActuator::instead_of_exec),
+                ActuatorKind::Sql => sql_actuator(watched).map(AdviseActuator::instead_of_sql),
+                ActuatorKind::Hook | ActuatorKind::None => {
+                    Ok(AdviseActuator::instead_of_hook(self.options.policy_path.clone()))
+                }
             };
-            advise.commands_for(&request(watched, compact))
+            match instead {
+                Ok(advise) => advise.commands_for(&request(watched, compact)),
+                Err(error) => vec![format!("# {error}")],
+            }
         })
     }
 }
@@ -318,6 +330,13 @@ fn exec_actuator(watched: &Watched, show_keys: bool) -> Result<ExecActuator, Act
     };
     let template = CommandTemplate::new(&exec.compact)?;
     Ok(ExecActuator::new(Some(template), exec.timeout.duration(), show_keys))
+}
+
+/// The policy's server for this target.
+fn sql_actuator(watched: &Watched) -> Result<SqlActuator, ActuatorError> {
+    let missing =
+        || ActuatorError::Request { reason: "the policy does not say where the server is".to_owned() };
+    watched.entry.sql.as_ref().map(SqlActuator::new).ok_or_else(missing)
 }
 
 fn request(watched: &Watched, compact: &CompactRange) -> CompactRequest {

@@ -65,6 +65,9 @@ pub fn in_words(ran: &Ran, effect: &Effect) -> (String, String) {
         "{} bytes of SST files replaced, deletions in them {} -> {}",
         effect.bytes_rewritten, effect.deletions_before, effect.deletions_after
     );
+    if let Ok(CompactOutcome { command: Some(command), .. }) = &ran.result {
+        changed = format!("{changed}; {}", command.in_words());
+    }
     if ran.pauses > 0 {
         changed = format!("paused by guards {} times; {changed}", ran.pauses);
     }
@@ -77,5 +80,32 @@ pub fn in_words(ran: &Ran, effect: &Effect) -> (String, String) {
             ("cancelled".into(), format!("{reason}; {changed}"))
         }
         (Err(error), _) => ("failed".into(), format!("{error}; {}", error.remedy())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actuator::CommandEnd;
+    use std::time::Duration;
+
+    /// A command that did its work is remembered by its exit code and what it printed, as one that failed is.
+    #[test]
+    fn what_a_command_said_is_kept() {
+        let command = CommandEnd { exit_code: Some(0), output: "compacted\n3 files\n".to_owned() };
+        let outcome = CompactOutcome {
+            end: CompactEnd::Done,
+            duration: Duration::from_secs(1),
+            bytes_replaced: 0,
+            deletions_before: 0,
+            deletions_after: 0,
+            command: Some(command),
+        };
+        let ran = Ran { result: Ok(outcome), pauses: 0, given_up_for: None };
+        let effect = Effect { bytes_rewritten: 7, deletions_before: 2, deletions_after: 0 };
+        let (state, outcome) = in_words(&ran, &effect);
+        assert_eq!(state, "done");
+        assert!(outcome.starts_with("7 bytes of SST files replaced, deletions in them 2 -> 0"), "{outcome}");
+        assert!(outcome.ends_with("the command ended with exit code 0: compacted 3 files"), "{outcome}");
     }
 }

@@ -141,6 +141,8 @@ impl Engine {
         control: &mut Control,
     ) -> (Result<CompactOutcome, ActuatorError>, Course) {
         let cancelled = control.cancelled();
+        // Guards have had their say before it began; what cannot be stopped could only be begun a second time.
+        let can_stop = actuator.can_stop();
         let (compact, report, interruptions) = watch;
         let now = Instant::now();
         let mut watch = Watch {
@@ -158,7 +160,7 @@ impl Engine {
                 control.take_commands();
                 self.follower.wait(self.patience_in_slice(compact));
                 self.follow(control);
-                if course == Course::Go {
+                if course == Course::Go && can_stop {
                     course = self.look_after(&mut watch);
                     if course != Course::Go {
                         cancelled.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -264,7 +266,7 @@ fn nothing_done() -> CompactOutcome {
         bytes_replaced: 0,
         deletions_before: 0,
         deletions_after: 0,
-        output: String::new(),
+        command: None,
     }
 }
 

@@ -243,6 +243,7 @@ impl Checker<'_> {
                 self.probes(probes, &["targets".into(), index.into(), "probes".into(), "budget".into()])?;
             }
             self.exec(target, index)?;
+            self.sql(target, index)?;
             self.remedies(target, index)?;
             self.column_families(target, index)?;
             self.throttles(target, index)?;
@@ -335,6 +336,39 @@ impl Checker<'_> {
             (Some(_), _) => {
                 let help = "add `actuator: exec`, or take `exec` out";
                 self.fail(&at(&["exec".into()]), "a command is given, but the actuator is not exec", help)
+            }
+            (None, _) => Ok(()),
+        }
+    }
+
+    fn sql(&self, target: &TargetPolicy, index: usize) -> Result<(), PolicyError> {
+        let at = |field: &'static str| [Step::Field("targets"), index.into(), Step::Field(field)];
+        let inside = |field: &'static str| {
+            [Step::Field("targets"), index.into(), Step::Field("sql"), Step::Field(field)]
+        };
+        match (&target.sql, target.actuator) {
+            (Some(sql), ActuatorKind::Sql) => {
+                if sql.endpoint().is_none() {
+                    let help =
+                        "give `socket`, a whole path, or `address`, such as 127.0.0.1:3306, and not both";
+                    return self.fail(&at("sql"), "it does not say where the server is", help);
+                }
+                if !sql.has_sound_user() {
+                    return self.fail(&inside("user"), "it is no user's name", "name a user of the server");
+                }
+                if !sql.has_sound_password_file() {
+                    let help = "write the whole path of a file such as /etc/sexton/mariadb.cnf";
+                    return self.fail(&inside("password_file"), "it is no whole path", help);
+                }
+                self.timeout(sql.timeout, &inside("timeout"))
+            }
+            (None, ActuatorKind::Sql) => {
+                let help = "add `sql: { socket: /run/mysqld/mysqld.sock }`, or choose another actuator";
+                self.fail(&at("actuator"), "it is not said where the server is", help)
+            }
+            (Some(_), _) => {
+                let help = "add `actuator: sql`, or take `sql` out";
+                self.fail(&at("sql"), "a server is given, but the actuator is not sql", help)
             }
             (None, _) => Ok(()),
         }

@@ -12,6 +12,7 @@ mod guards;
 mod locate;
 mod parse;
 mod schema;
+mod sql;
 mod suggest;
 mod target;
 mod units;
@@ -23,6 +24,7 @@ pub use glob::glob_matches;
 pub use guards::GuardPolicy;
 pub use parse::POLICY_BYTES_MAX;
 pub use schema::schema;
+pub use sql::{SqlEndpoint, SqlPolicy};
 pub use target::{
     ActuatorKind, ColumnFamilyPolicy, EXEC_PLACEHOLDERS, ExecPolicy, PrefixPolicy, RemedyKind,
     THROTTLE_PLACEHOLDER, TargetMatch, TargetPolicy, ThrottlePolicy,

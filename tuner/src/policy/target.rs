@@ -1,7 +1,7 @@
 //! The part of a policy about one kind of process: how it is recognised and acted on.
 
 use super::glob::glob_matches;
-use super::{Mode, ProbePolicy, TimeSpan, present};
+use super::{Mode, ProbePolicy, SqlPolicy, TimeSpan, present};
 use crate::prefix::PrefixRule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,9 @@ pub struct TargetPolicy {
     /// The command, with `actuator: exec`.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecPolicy>,
+    /// How the server is reached, with `actuator: sql`.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub sql: Option<SqlPolicy>,
     /// What may be done to a range that hurts; of these what relieves most per byte is done. Default: compact,
     /// wait.
     #[serde(default = "RemedyKind::default_list")]
@@ -60,6 +63,7 @@ impl TargetPolicy {
             probes: None,
             actuator: ActuatorKind::default(),
             exec: None,
+            sql: None,
             remedies: RemedyKind::default_list(),
             raise_perf_level: false,
             column_families: Vec::new(),
@@ -122,6 +126,8 @@ pub enum ActuatorKind {
     Hook,
     /// A command.
     Exec,
+    /// A statement to a MyRocks server, which compacts the whole column family.
+    Sql,
     /// Nobody: plans are made, and shown.
     None,
 }

@@ -1,0 +1,305 @@
+//! A connection to a MyRocks server: MariaDB's own client program, one statement a run.
+//!
+//! What the statements mean is not known here. No password passes through the agent: the program reads it from the file
+//! that the policy names.
+
+use super::bounded::{Ending, Run, run};
+use super::error::ActuatorError;
+use super::process::TargetProcess;
+use super::request::one_line;
+use super::sql_trouble::SqlTrouble;
+use super::template::shell_word;
+use crate::target::facts::ProcessId;
+use procfs::net::TcpState;
+use procfs::process::{FDInfo, FDTarget, Process};
+use rustix::fs::OFlags;
+use sexton_tuner::policy::{SqlEndpoint, SqlPolicy};
+use std::collections::HashSet;
+use std::error::Error;
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// The client program, as MariaDB 10.5 and later name it.
+const PROGRAM: &str = "mariadb";
+
+/// How long the program tries to connect: the server is on this node.
+const CONNECT_TIMEOUT_SECONDS: u32 = 10;
+
+/// How long a question may take that the server answers from memory.
+const QUESTION_TIME_LIMIT: Duration = Duration::from_secs(30);
+
+/// Mode bits of everybody but the owner.
+const OTHERS: u32 = 0o077;
+
+/// How statements get to one server.
+#[derive(Clone, Debug)]
+pub struct SqlClient {
+    policy: SqlPolicy,
+}
+
+impl SqlClient {
+    /// To the server that the policy names.
+    pub fn new(policy: &SqlPolicy) -> SqlClient {
+        SqlClient { policy: policy.clone() }
+    }
+
+    /// Makes sure that the server which listens is the process itself. Nobody is connected to: a connection without
+    /// a login would be a warning in the server's log.
+    ///
+    /// # Errors
+    /// [`ActuatorError::Sql`] where it is another one, or nobody listens.
+    pub fn check_server(&self, process: &ProcessId) -> Result<(), ActuatorError> {
+        let (place, listens) = match self.endpoint()? {
+            SqlEndpoint::Socket(path) => {
+                let socket = std::fs::metadata(path);
+                let socket = socket.map_err(|error| unreachable(format!("no socket {path}: {error}")))?;
+                (path.to_owned(), listens_at_socket(process, &socket))
+            }
+            SqlEndpoint::Address(host, port) => {
+                (format!("port {port} of {host}"), listens_at_port(process, port))
+            }
+        };
+        let message = match listens {
+            Ok(true) => return Ok(()),
+            Ok(false) => format!("process {} does not listen at {place}", process.pid),
+            Err(error) => format!("cannot see where process {} listens: {error}", process.pid),
+        };
+        Err(ActuatorError::Sql { trouble: SqlTrouble::OtherServer, message })
+    }
+
+    /// Asks, and gives the only row's columns.
+    ///
+    /// # Errors
+    /// [`ActuatorError::Sql`] where the server cannot be asked, or gives something else than a row of `columns`.
+    pub fn ask(&self, question: &str, columns: usize) -> Result<Vec<String>, ActuatorError> {
+        let run = self.run(question, QUESTION_TIME_LIMIT, &AtomicBool::new(false))?;
+        if run.ending == Ending::TimedOut {
+            return Err(unreachable(format!("it gave no answer within {QUESTION_TIME_LIMIT:?}")));
+        }
+        let row: Vec<String> =
+            run.output.lines().next().unwrap_or_default().split('\t').map(str::to_owned).collect();
+        if row.len() == columns {
+            return Ok(row);
+        }
+        let message = format!("an answer of {} columns, not {columns}", row.len());
+        Err(ActuatorError::Sql { trouble: SqlTrouble::Refused, message })
+    }
+
+    /// Has a statement executed; it may end for want of time or because it was cancelled, and the server's part of it
+    /// then goes on.
+    ///
+    /// # Errors
+    /// [`ActuatorError::Sql`] with the server's words where it refuses, [`ActuatorError::Spawn`] without the program.
+    pub fn run(
+        &self,
+        statement: &str,
+        time_limit: Duration,
+        cancelled: &AtomicBool,
+    ) -> Result<Run, ActuatorError> {
+        self.check_password_file()?;
+        let mut arguments = self.connection()?;
+        arguments.extend(["--batch", "--skip-column-names", "--skip-reconnect"].map(str::to_owned));
+        arguments.push(format!("--connect-timeout={CONNECT_TIMEOUT_SECONDS}"));
+        arguments.push(format!("--execute={statement}"));
+        let run = run(PROGRAM, &arguments, time_limit, cancelled).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => ActuatorError::Sql {
+                trouble: SqlTrouble::NoClient,
+                message: format!("there is no program {PROGRAM}"),
+            },
+            _ => ActuatorError::Spawn { program: PROGRAM.to_owned(), source },
+        })?;
+        match run.ending {
+            Ending::Ended(status) if !status.success() => {
+                let message = one_line(&run.output);
+                Err(ActuatorError::Sql { trouble: SqlTrouble::of_client(&message), message })
+            }
+            _ => Ok(run),
+        }
+    }
+
+    /// The statement as a line that an operator would type. `is_plain`: nothing in it means anything to a shell that
+    /// reads double quotes.
+    pub fn command_line(&self, statement: &str, is_plain: bool) -> Result<String, ActuatorError> {
+        let arguments = self.connection()?;
+        // Whoever types it has option files of their own.
+        let arguments = arguments.iter().filter(|argument| *argument != "--no-defaults");
+        let words: Vec<String> = arguments.map(|argument| shell_word(argument)).collect();
+        let statement = if is_plain { format!("\"{statement}\"") } else { shell_word(statement) };
+        Ok(format!("{PROGRAM} {} -e {statement}", words.join(" ")))
+    }
+
+    /// Arguments that lead to the server; the one about option files has to be the first.
+    fn connection(&self) -> Result<Vec<String>, ActuatorError> {
+        let mut arguments = vec![match &self.policy.password_file {
+            Some(path) => format!("--defaults-file={path}"),
+            None => "--no-defaults".to_owned(),
+        }];
+        match self.endpoint()? {
+            SqlEndpoint::Socket(path) => arguments.push(format!("--socket={path}")),
+            SqlEndpoint::Address(host, port) => {
+                arguments.extend([
+                    "--protocol=tcp".into(),
+                    format!("--host={host}"),
+                    format!("--port={port}"),
+                ]);
+            }
+        }
+        arguments.push(format!("--user={}", self.policy.user));
+        Ok(arguments)
+    }
+
+    fn endpoint(&self) -> Result<SqlEndpoint<'_>, ActuatorError> {
+        self.policy.endpoint().ok_or_else(|| ActuatorError::Sql {
+            trouble: SqlTrouble::Refused,
+            message: "the policy does not say where the server is".to_owned(),
+        })
+    }
+
+    /// A password that others can read is none, and a file that others can write could have the program load a plugin
+    /// of theirs.
+    fn check_password_file(&self) -> Result<(), ActuatorError> {
+        let Some(path) = &self.policy.password_file else { return Ok(()) };
+        let wrong = |reason: String| ActuatorError::Sql {
+            trouble: SqlTrouble::PasswordFile,
+            message: format!("password file {path}: {reason}"),
+        };
+        let metadata = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
+        let own = rustix::process::geteuid().as_raw();
+        if metadata.uid() != 0 && metadata.uid() != own {
+            return Err(wrong(format!("it belongs to user {}", metadata.uid())));
+        }
+        match metadata.mode() & OTHERS {
+            0 => Ok(()),
+            _ => Err(wrong(format!("others may use it (mode {:03o})", metadata.mode() & 0o777))),
+        }
+    }
+}
+
+fn unreachable(message: String) -> ActuatorError {
+    ActuatorError::Sql { trouble: SqlTrouble::Unreachable, message }
+}
+
+/// Whether the process holds the socket that lies in this file; the path it was bound to is the process' own word.
+fn listens_at_socket(process: &ProcessId, file: &Metadata) -> Result<bool, Box<dyn Error>> {
+    let held = TargetProcess::open(process)?;
+    let process = Process::new(i32::try_from(process.pid)?)?;
+    let (own, directory) = (sockets_of(&process)?, process.cwd()?);
+    let bound = process.unix()?.into_iter().filter(|entry| own.contains(&entry.inode));
+    let mut paths = bound.filter_map(|entry| entry.path).map(|path| directory.join(path));
+    Ok(paths.any(|path| {
+        let opened = held.open_inside(&path, OFlags::PATH | OFlags::NOFOLLOW);
+        let stat = opened.and_then(|opened| Ok(rustix::fs::fstat(&opened)?));
+        stat.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (file.dev(), file.ino()))
+    }))
+}
+
+/// Whether the process listens at the port, in our own network namespace.
+fn listens_at_port(process: &ProcessId, port: u16) -> Result<bool, Box<dyn Error>> {
+    let held = TargetProcess::open(process)?;
+    let process = Process::new(i32::try_from(process.pid)?)?;
+    let network = |process: &Process| -> Result<Option<u64>, procfs::ProcError> {
+        let namespaces = process.namespaces()?.0;
+        Ok(namespaces.get(OsStr::new("net")).map(|namespace| namespace.identifier))
+    };
+    if network(&process)? != network(&Process::myself()?)? {
+        return Ok(false);
+    }
+    let own = sockets_of(&process)?;
+    let mut entries = process.tcp()?.into_iter().chain(process.tcp6().unwrap_or_default());
+    let listens = entries.any(|entry| {
+        entry.state == TcpState::Listen && entry.local_address.port() == port && own.contains(&entry.inode)
+    });
+    // What was read was not that of another process with its id.
+    Ok(listens && held.is_alive())
+}
+
+/// Inodes of the sockets that a process has open.
+fn sockets_of(process: &Process) -> Result<HashSet<u64>, procfs::ProcError> {
+    let socket = |descriptor: FDInfo| match descriptor.target {
+        FDTarget::Socket(inode) => Some(inode),
+        _ => None,
+    };
+    Ok(process.fd()?.filter_map(|descriptor| descriptor.ok().and_then(socket)).collect())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+    use super::*;
+    use crate::actuator::process::tests::own;
+    use sexton_tuner::policy::Policy;
+    use std::net::TcpListener;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
+
+    pub fn policy(sql: &str) -> SqlPolicy {
+        let text =
+            format!("targets: [{{ name: a, match: {{ pid: 1 }}, actuator: sql, sql: {{ {sql} }} }}]\n");
+        Policy::parse(&text).unwrap().targets.remove(0).sql.unwrap()
+    }
+
+    fn trouble(result: Result<(), ActuatorError>) -> SqlTrouble {
+        match result.unwrap_err() {
+            ActuatorError::Sql { trouble, .. } => trouble,
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn the_line_is_one_that_an_operator_can_type() {
+        let client = SqlClient::new(&policy("socket: /run/mysqld/mysqld.sock"));
+        assert_eq!(
+            client.command_line("SET GLOBAL a = 'b'", true).unwrap(),
+            "mariadb --socket=/run/mysqld/mysqld.sock --user=root -e \"SET GLOBAL a = 'b'\""
+        );
+        let client =
+            SqlClient::new(&policy("address: \"127.0.0.1:3306\", user: it's, password_file: /etc/s.cnf"));
+        assert_eq!(
+            client.command_line("SET GLOBAL a = 'b'", false).unwrap(),
+            "mariadb --defaults-file=/etc/s.cnf --protocol=tcp --host=127.0.0.1 --port=3306 '--user=it'\\''s' \
+             -e 'SET GLOBAL a = '\\''b'\\'''"
+        );
+    }
+
+    #[test]
+    fn a_server_is_known_by_its_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let client = SqlClient::new(&policy(&format!("socket: {}", path.display())));
+        assert_eq!(trouble(client.check_server(&own())), SqlTrouble::Unreachable);
+        let listener = UnixListener::bind(&path).unwrap();
+        client.check_server(&own()).unwrap();
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let process = crate::target::process::process_id(other.id()).unwrap();
+        assert_eq!(trouble(client.check_server(&process)), SqlTrouble::OtherServer);
+        other.kill().unwrap();
+        other.wait().unwrap();
+        // The file stays, and nobody listens.
+        drop(listener);
+        assert_eq!(trouble(client.check_server(&own())), SqlTrouble::OtherServer);
+
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let client = SqlClient::new(&policy(&format!("address: \"127.0.0.1:{port}\"")));
+        client.check_server(&own()).unwrap();
+        drop(listener);
+        assert_eq!(trouble(client.check_server(&own())), SqlTrouble::OtherServer);
+    }
+
+    #[test]
+    fn a_password_that_others_can_read_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mariadb.cnf");
+        let client = SqlClient::new(&policy(&format!("socket: /none, password_file: {}", path.display())));
+        assert_eq!(trouble(client.check_password_file()), SqlTrouble::PasswordFile);
+        std::fs::write(&path, "[client]\npassword=x\n").unwrap();
+        for (mode, is_good) in [(0o644, false), (0o620, false), (0o600, true), (0o400, true)] {
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            assert_eq!(client.check_password_file().is_ok(), is_good, "{mode:o}");
+        }
+    }
+}
