@@ -168,8 +168,8 @@ fn done(agent: &Agent) -> Result<(usize, u64)> {
     Ok((actions.len(), pauses))
 }
 
-/// Act on this process alone, and look often; the guards are those of the defaults, but for the age of a process that was
-/// started just now.
+/// Act on this process alone. All is as by default, budget and guards too, but for the age of a process that was started
+/// just now, and for a cooldown that is short enough for ranges to be compacted again within the run.
 fn policy(pid: u32) -> String {
     format!(
         r#"mode: act
@@ -181,9 +181,7 @@ targets:
     column_families:
       - name: {COLUMN_FAMILY}
         prefix: {{ delimiter: "/", count: 3 }}
-loop: {{ interval: 3s, window: 1s, survey: 60s }}
-io_budget: {{ rate: 32MiB/s, burst: 1GiB }}
-cooldown: 10s
+cooldown: 30s
 guards: {{ target_age: 0s }}
 "#
     )
