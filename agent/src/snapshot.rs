@@ -298,7 +298,7 @@ pub struct PlanView {
 /// One step of a plan.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PlanStepView {
-    /// `compact_range` or `set_throttle`.
+    /// `compact_range`, `flush`, `set_options` or `set_throttle`.
     pub action: String,
     /// Target's name.
     pub target: String,
@@ -341,7 +341,7 @@ pub struct ActionView {
     pub started_at: String,
     /// When it ended, RFC 3339; `None` while it runs.
     pub ended_at: Option<String>,
-    /// `compact_range` or `set_throttle`.
+    /// `compact_range`, `flush`, `set_options` or `set_throttle`.
     pub action: String,
     /// Target's name.
     pub target: String,
@@ -349,7 +349,7 @@ pub struct ActionView {
     pub database: String,
     /// Column family, or the throttle's name.
     pub subject: String,
-    /// First key, shown as the policy allows.
+    /// First key, shown as the policy allows; what is set, `name=value`, for an option.
     pub begin: String,
     /// First key no longer inside.
     pub end: Option<String>,

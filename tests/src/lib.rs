@@ -13,6 +13,7 @@ pub mod jvm;
 pub mod linked;
 pub mod machine;
 pub mod mariadb;
+pub mod options_file;
 pub mod process;
 pub mod python_readers;
 pub mod state;

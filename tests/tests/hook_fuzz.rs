@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use sexton::actuator::{HookClient, HookOptions};
 use sexton::target::inspect::Inspector;
 use sexton_hook_protocol::{
-    BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, KeyBytes, OptionValue, OptionsScope,
+    BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, KeyBytes, OptionChange, OptionsScope,
     PROTOCOL_VERSION, Request, SetOptions, encode,
 };
 use sexton_tests::linked::Program;
@@ -105,7 +105,7 @@ fn request(random: &mut Random, family: &ColumnFamilyPointers) -> Request {
             max_subcompactions: (random.below(4) == 0).then(|| random.any() as u32),
         }),
         1 => Request::Cancel { id: random.any() },
-        2 => Request::SetOptions(options(column_family, if random.below(2) == 0 { "33" } else { "\u{1}no" })),
+        2 => Request::SetOptions(options(random, column_family)),
         3 => Request::Flush { column_family },
         _ => Request::ManualCompaction { column_family, allowed: random.below(2) == 0 },
     }
@@ -117,18 +117,30 @@ fn question(random: &mut Random, family: &ColumnFamilyPointers) -> Request {
         0 => family.clone(),
         _ => wrong_pointers(random, family),
     };
-    match random.below(4) {
+    match random.below(5) {
         0 => Request::Databases {},
         1 => Request::SstFiles { column_family },
-        2 => Request::Property { column_family, name: text(random, "rocksdb.num-files-at-level0") },
+        2 => Request::ChangedOptions {},
+        3 => Request::Property { column_family, name: text(random, "rocksdb.num-files-at-level0") },
         _ => Request::CompactionStatus { id: random.below(1_000) },
     }
 }
 
-fn options(column_family: ColumnFamilyPointers, value: &str) -> SetOptions {
-    let name = "level0_slowdown_writes_trigger".to_owned();
-    let options = vec![OptionValue { name, value: value.to_owned() }];
-    SetOptions { column_family, scope: OptionsScope::ColumnFamily, options }
+/// Values to set and to put back, that RocksDB takes or does not. None is below the trigger of compactions: Debian's
+/// RocksDB has its assertions compiled in, and ends the program.
+fn options(random: &mut Random, column_family: ColumnFamilyPointers) -> SetOptions {
+    let value = |random: &mut Random| match random.below(3) {
+        0 => "33".to_owned(),
+        1 => "\u{1}no".to_owned(),
+        _ => text(random, "44"),
+    };
+    let scope = if random.below(4) == 0 { OptionsScope::Database } else { OptionsScope::ColumnFamily };
+    let options = (0..random.below(3)).map(|_| OptionChange {
+        name: text(random, "level0_slowdown_writes_trigger"),
+        value: value(random),
+        restore: (random.below(2) == 0).then(|| value(random)),
+    });
+    SetOptions { column_family, scope, options: options.collect() }
 }
 
 /// Pointers that differ from the right ones in one thing.

@@ -6,14 +6,16 @@ use sexton::actuator::{ActuatorError, HookClient, HookOptions};
 use sexton::target::inspect::Inspector;
 use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
-    KeyBytes, OptionsScope, PROTOCOL_VERSION, Request, Response, read, write,
+    KeyBytes, OptionChange, OptionsScope, PROTOCOL_VERSION, Request, Response, read, write,
 };
 use sexton_tests::linked::{Program, TOMBSTONES};
-use sexton_tests::{artifact, jvm};
+use sexton_tests::{artifact, jvm, options_file};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// An option that every RocksDB has.
+const TRIGGER: &str = "level0_slowdown_writes_trigger";
 /// A job takes less than a second here.
 const JOB_LIMIT: Duration = Duration::from_secs(60);
 /// A Java program ends by itself after this.
@@ -39,8 +41,11 @@ fn a_linked_c_program_is_served_in_all_that_can_be_asked() -> Result<()> {
     ensure!(kind(hook.start_compaction(with_threads))? == ErrorKind::Unsupported, "7.8 has no such option");
     relieved(&mut hook, &family, BottommostLevelCompaction::ForceOptimized)?;
 
+    let trigger = || options_file::value(&directory.path().join("db"), "default", TRIGGER);
+    ensure!(trigger()? == "44", "the option is not set: {}", trigger()?);
     hook.detach()?;
     ensure!(kind_of_connect(program.pid())? == "no hook", "a hook that was told to go still answers");
+    ensure!(trigger()? == "20", "a hook that goes leaves an option behind: {}", trigger()?);
     program.end()
 }
 
@@ -51,7 +56,8 @@ fn a_linked_rust_program_is_served() -> Result<()> {
     let mut hook = connect(program.pid(), false)?;
     let family = registered(&mut hook)?;
     // RocksDB 11 sets options of the database and limits threads through its C API.
-    hook.set_options(&family, OptionsScope::Database, &[("max_background_jobs".into(), "3".into())])?;
+    hook.set_options(&family, OptionsScope::Database, &[change("max_background_jobs", "3", None)])?;
+    a_value_that_is_to_stay_is_not_put_back(&mut hook, &family, directory.path())?;
     let with_threads = CompactRange {
         max_subcompactions: Some(2),
         begin: KeyBytes::new(*b"key")?,
@@ -82,16 +88,39 @@ fn a_jvm_is_attached_to_again_after_a_hook_has_gone() -> Result<()> {
 }
 
 fn options_are_set_and_refused_by_name(hook: &mut HookClient, family: &ColumnFamilyPointers) -> Result<()> {
-    let set = |name: &str, value: &str| [(name.to_owned(), value.to_owned())];
-    hook.set_options(family, OptionsScope::ColumnFamily, &set("level0_slowdown_writes_trigger", "33"))?;
-    let unknown = hook.set_options(family, OptionsScope::ColumnFamily, &set("no_such_option", "1"));
+    let set = |name: &str, value: &str, restore: &str| [change(name, value, Some(restore))];
+    hook.set_options(family, OptionsScope::ColumnFamily, &set(TRIGGER, "33", "20"))?;
+    hook.set_options(family, OptionsScope::ColumnFamily, &set(TRIGGER, "44", "33"))?;
+    let unknown = hook.set_options(family, OptionsScope::ColumnFamily, &set("no_such_option", "1", "0"));
     let Err(ActuatorError::Hook { kind: ErrorKind::Failed, message, .. }) = unknown else {
         bail!("an option that does not exist: {unknown:?}");
     };
     ensure!(message.contains("no_such_option"), "RocksDB's words are missing: {message}");
-    let database = hook.set_options(family, OptionsScope::Database, &set("max_background_jobs", "3"));
+    let database = hook.set_options(family, OptionsScope::Database, &set("max_background_jobs", "3", "2"));
     ensure!(kind(database)? == ErrorKind::Unsupported, "7.8 cannot set options of the database");
+    let changed = hook.changed_options()?;
+    let [one] = changed.as_slice() else { bail!("to be put back are {changed:?}") };
+    ensure!(one.name == TRIGGER && one.database == family.database, "to be put back is {one:?}");
     Ok(())
+}
+
+/// An agent that puts an option back itself leaves nothing to the hook.
+fn a_value_that_is_to_stay_is_not_put_back(
+    hook: &mut HookClient,
+    family: &ColumnFamilyPointers,
+    directory: &Path,
+) -> Result<()> {
+    let trigger = || options_file::value(&directory.join("db"), "default", TRIGGER);
+    let before = trigger()?;
+    hook.set_options(family, OptionsScope::ColumnFamily, &[change(TRIGGER, "55", Some(&before))])?;
+    ensure!(trigger()? == "55" && hook.changed_options()?.len() == 1, "the option is {}", trigger()?);
+    hook.set_options(family, OptionsScope::ColumnFamily, &[change(TRIGGER, &before, None)])?;
+    ensure!(trigger()? == before && hook.changed_options()?.is_empty(), "the option is {}", trigger()?);
+    Ok(())
+}
+
+fn change(name: &str, value: &str, restore: Option<&str>) -> OptionChange {
+    OptionChange { name: name.to_owned(), value: value.to_owned(), restore: restore.map(str::to_owned) }
 }
 
 fn manual_compaction_is_forbidden_and_allowed(

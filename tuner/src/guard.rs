@@ -163,6 +163,40 @@ pub fn before(policy: &GuardPolicy, readings: &Readings, slice_bytes: u64) -> Re
         check.target_age(),
         check.bytes_per_day(slice_bytes),
     ];
+    gravest(objections)
+}
+
+/// Whether a flush that writes up to `flush_bytes` may begin; the gravest objection. It adds a file to L0 and more to
+/// compact; compactions that run are none of its business.
+///
+/// # Errors
+/// The objection.
+pub fn before_flush(policy: &GuardPolicy, readings: &Readings, flush_bytes: u64) -> Result<(), GuardRefusal> {
+    let check = Check { policy, readings };
+    gravest([
+        check.write_stopped(),
+        check.write_delayed(),
+        check.level0_files(),
+        check.pending_compaction_bytes(),
+        check.flush_pending(),
+        check.disk_space(flush_bytes),
+        check.target_age(),
+        check.bytes_per_day(flush_bytes),
+    ])
+}
+
+/// Whether an option may be set; the gravest objection. It writes nothing by itself, but what is in trouble already
+/// is not changed.
+///
+/// # Errors
+/// The objection.
+pub fn before_option(policy: &GuardPolicy, readings: &Readings) -> Result<(), GuardRefusal> {
+    let check = Check { policy, readings };
+    gravest([check.write_stopped(), check.write_delayed(), check.target_age()])
+}
+
+/// The first one, if any.
+fn gravest<const COUNT: usize>(objections: [Objection; COUNT]) -> Result<(), GuardRefusal> {
     objections.into_iter().flatten().next().map_or(Ok(()), Err)
 }
 
@@ -390,6 +424,31 @@ mod tests {
         for (guard, readings) in cases {
             assert_eq!(refused(&readings), Some(guard), "{readings:?}");
         }
+    }
+
+    #[test]
+    fn other_remedies_have_the_guards_that_concern_them() {
+        let policy = GuardPolicy::default();
+        let guards = |readings: &Readings| {
+            let guard = |verdict: Result<(), GuardRefusal>| verdict.err().map(|refusal| refusal.guard);
+            (guard(before_flush(&policy, readings, 64 * MIB)), guard(before_option(&policy, readings)))
+        };
+        let rest = at_rest;
+        let (pending, age) = (Some(Guard::FlushPending), Some(Guard::TargetAge));
+        assert_eq!(guards(&rest()), (None, None));
+        assert_eq!(guards(&Readings { is_flush_pending: Some(true), ..rest() }), (pending, None));
+        assert_eq!(guards(&Readings { target_age_seconds: Some(1), ..rest() }), (age, age));
+        assert_eq!(guards(&Readings { compactions_on_device: Some(9), ..rest() }), (None, None));
+        let stopped = Readings { is_write_stopped: Some(true), ..pending_everything() };
+        assert_eq!(guards(&stopped), (Some(Guard::WriteStopped), Some(Guard::WriteStopped)));
+        let (files, space) = (Some(Guard::Level0Files), Some(Guard::DiskSpace));
+        assert_eq!(guards(&Readings { level0_files: Some(14), ..rest() }), (files, None));
+        assert_eq!(guards(&Readings { disk_free_bytes: Some(MIB), ..rest() }), (space, None));
+    }
+
+    /// A target in which everything waits.
+    fn pending_everything() -> Readings {
+        Readings { is_flush_pending: Some(true), pending_compaction_bytes: Some(u64::MAX), ..at_rest() }
     }
 
     #[test]

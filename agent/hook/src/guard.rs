@@ -48,6 +48,8 @@ struct State {
     left: Vec<(u64, Deletion)>,
     /// Databases whose manual compactions the agent has forbidden.
     paused: Vec<u64>,
+    /// Databases in which the agent has changed options.
+    changed: Vec<u64>,
 }
 
 type Deletion = Box<dyn FnOnce() + Send>;
@@ -111,6 +113,7 @@ impl Guard {
             leaving: Vec::new(),
             left: Vec::new(),
             paused: Vec::new(),
+            changed: Vec::new(),
         };
         Guard { state: Mutex::new(state), changed: Condvar::new() }
     }
@@ -164,6 +167,7 @@ impl Guard {
             return;
         }
         state.paused.retain(|paused| *paused != database);
+        state.changed.retain(|changed| *changed != database);
         if ended == Ended::Destroyed {
             state.closed.retain(|closed| *closed != database);
             state.registered.retain(|registered| *registered != database);
@@ -241,6 +245,19 @@ impl Guard {
         let before = state.paused.len();
         state.paused.retain(|paused| *paused != database);
         state.paused.len() < before
+    }
+
+    /// Notes that options of `database` were changed. Only for whoever holds a pass for it.
+    pub fn note_changed(&self, database: u64) {
+        let mut state = self.state();
+        if !state.changed.contains(&database) {
+            state.changed.push(database);
+        }
+    }
+
+    /// Whether options were changed there; no more once its owner has closed it.
+    pub fn is_changed(&self, database: u64) -> bool {
+        self.state().changed.contains(&database)
     }
 }
 
@@ -386,6 +403,17 @@ mod tests {
         guard.end_database(DATABASE, never, || Ended::Closed);
         assert!(!guard.resume(DATABASE));
         assert!(guard.pause(DATABASE + 8) && guard.resume(DATABASE + 8) && !guard.resume(DATABASE + 8));
+    }
+
+    #[test]
+    fn changed_options_are_forgotten_with_their_database() {
+        let guard = guard();
+        guard.note_changed(DATABASE);
+        guard.note_changed(DATABASE + 8);
+        guard.end_database(DATABASE, never, || Ended::NotYet);
+        assert!(guard.is_changed(DATABASE), "it was not closed");
+        guard.end_database(DATABASE, never, || Ended::Closed);
+        assert!(!guard.is_changed(DATABASE) && guard.is_changed(DATABASE + 8));
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! Which agent acts on this target: one at a time.
+//! Which agent acts on this target: one at a time, until it has ended or fallen silent.
 
 use std::time::{Duration, Instant};
 
-/// How long an agent that acts may be silent before another one may take its place. It asks after a running
-/// compaction twenty times a second. An agent that has ended in our sight is replaced at once.
+/// How long an agent that acts may be silent before it counts as gone. It asks after a running compaction twenty
+/// times a second, and after options that it has changed every few seconds. One that has ended in our sight is gone
+/// at once.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// An agent at the other end of a connection.
@@ -38,8 +39,7 @@ impl Lease {
     pub fn take(&mut self, agent: Option<Agent>) -> Result<(), String> {
         if let Some((holder, seen)) = self.holder
             && agent.is_none_or(|agent| agent.id != holder.id)
-            && seen.elapsed() < SILENCE_MAX
-            && is_alive(holder.process)
+            && !self.is_over()
         {
             return Err(format!(
                 "another agent (process {} in its namespace) acts on this target; it was last heard {} s ago",
@@ -49,6 +49,11 @@ impl Lease {
         }
         self.holder = agent.map(|agent| (agent, Instant::now()));
         Ok(())
+    }
+
+    /// Whether nobody acts any more: the one that did has ended, or has been silent for too long.
+    pub fn is_over(&self) -> bool {
+        self.holder.is_none_or(|(holder, seen)| seen.elapsed() >= SILENCE_MAX || !is_alive(holder.process))
     }
 }
 
@@ -74,8 +79,10 @@ mod tests {
     #[test]
     fn the_second_agent_is_refused_and_the_first_goes_on() {
         let mut lease = Lease::default();
+        assert!(lease.is_over());
         assert_eq!(lease.take(None), Ok(()));
         assert_eq!(lease.take(Some(agent(1))), Ok(()));
+        assert!(!lease.is_over());
         assert!(lease.take(Some(agent(2))).unwrap_err().contains("process 7"));
         assert!(lease.take(None).is_err());
         lease.seen(agent(2));
@@ -92,8 +99,13 @@ mod tests {
         child.wait().unwrap();
         let mut lease = Lease::default();
         lease.take(Some(Agent { process, ..agent(1) })).unwrap();
+        assert!(lease.is_over());
         assert_eq!(lease.take(Some(agent(2))), Ok(()));
         let long_ago = Instant::now().checked_sub(SILENCE_MAX).unwrap();
+        lease.holder = Some((agent(2), long_ago));
+        assert!(lease.is_over());
+        lease.seen(agent(2));
+        assert!(!lease.is_over(), "it has spoken again");
         lease.holder = Some((agent(2), long_ago));
         assert_eq!(lease.take(Some(agent(3))), Ok(()));
     }

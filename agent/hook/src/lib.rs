@@ -12,12 +12,12 @@
 //! All start one thread that listens on a unix socket for the agent (`listener`, `session`). It finds
 //! RocksDB's exported C API (`rocksdb`), checks every pointer it is given against the process' memory
 //! (`verify`, over `memory` and `maps`) and runs at most one range compaction or flush at a time in a thread
-//! of its own (`job`).
+//! of its own (`job`). Options that it changes are put back when the agent is gone (`changed`, `lease`).
 //!
 //! # What it promises its host
 //! It writes to no standard stream, installs no signal handler, changes neither the umask nor the
-//! environment, and keeps every buffer bounded. No panic leaves it. Without a client it sleeps in `accept`. In
-//! threads of the host it runs at start-up and, in front of the owner's own calls, where a database or a column family
+//! environment, and keeps every buffer bounded. No panic leaves it. Without a client it sleeps in `accept`, and
+//! looks up once a second while there are options to put back. In threads of the host it runs at start-up and, in front of the owner's own calls, where a database or a column family
 //! handle ends (`owner`); `guard` sees to it that nothing is used after that:
 //! - A handle that is in use is deleted when the use ends; the owner goes on at once.
 //! - Closing a database that is in use has RocksDB give up manual compactions and waits for our call to return:
@@ -40,6 +40,7 @@
 //! the parent: start such a program in the foreground.
 
 mod access;
+mod changed;
 mod functions;
 mod guard;
 mod job;

@@ -1,7 +1,7 @@
 //! The thread that waits for the agent: one client at a time.
 
 use crate::rocksdb::RocksDb;
-use crate::session::{Hook, Next, serve};
+use crate::session::{Hook, Next, serve, wait_for_client};
 use crate::{log, owner, socket};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -30,6 +30,15 @@ pub fn run(listener: &UnixListener, library: Option<&OsStr>) {
     }
     let mut hook = Hook::new(rocksdb, unguarded);
     loop {
+        hook.tend();
+        if let Some(patience) = hook.patience() {
+            match wait_for_client(listener.as_fd(), patience) {
+                Ok(false) => continue,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                // What goes wrong with waiting goes wrong with accepting, too.
+                Ok(true) | Err(_) => {}
+            }
+        }
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,

@@ -1,6 +1,7 @@
 //! One conversation with the agent: reading requests within time limits and answering them.
 
 use crate::access::{Access, Failure, enter};
+use crate::changed::{Change, Changed, Former, PutBack};
 use crate::guard::GUARD;
 use crate::job::{Job, Worker};
 use crate::lease::{Agent, Lease};
@@ -10,7 +11,7 @@ use crate::verify::directory;
 use crate::{linked, log, owner, pages, start};
 use sexton_hook_protocol::{
     ColumnFamilyPointers, CompactRange, ErrorKind, FrameError, Hello, OPTION_NAME_BYTES_MAX,
-    OPTION_VALUE_BYTES_MAX, OPTIONS_MAX, OptionValue, PROPERTY_NAME_BYTES_MAX, PROTOCOL_VERSION, Request,
+    OPTION_VALUE_BYTES_MAX, OPTIONS_MAX, OptionChange, PROPERTY_NAME_BYTES_MAX, PROTOCOL_VERSION, Request,
     Response, SetOptions, VerifiedColumnFamily, read, write,
 };
 use std::ffi::CString;
@@ -30,6 +31,9 @@ const TURN_MIN: Duration = Duration::from_millis(200);
 /// How long one frame may take, in either direction.
 const FRAME_TIME_MAX: Duration = Duration::from_secs(5);
 
+/// How often it is looked whether the agent is gone, while there are options to put back.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Verified column families that are remembered; Ozone's manager has some 30.
 const KNOWN_MAX: usize = 256;
 
@@ -43,6 +47,8 @@ pub struct Hook {
     lease: Lease,
     /// Column families through which this conversation has forbidden manual compactions.
     paused: Vec<ColumnFamilyPointers>,
+    /// Options to put back when the agent that holds the lease is gone.
+    changed: Changed,
 }
 
 /// What comes after a conversation.
@@ -64,6 +70,7 @@ impl Hook {
             known: Vec::new(),
             lease: Lease::default(),
             paused: Vec::new(),
+            changed: Changed::default(),
         }
     }
 
@@ -178,16 +185,56 @@ impl Hook {
         if request.options.is_empty() || request.options.len() > OPTIONS_MAX {
             return Err((ErrorKind::BadRequest, format!("one to {OPTIONS_MAX} options are set at a time")));
         }
-        let options: Option<Vec<_>> = request.options.iter().map(option).collect();
-        let options = options
+        let changes: Option<Vec<_>> = request.options.iter().map(change).collect();
+        let changes = changes
             .ok_or_else(|| (ErrorKind::BadRequest, "not the name or value of an option".to_owned()))?;
         let rocksdb = self.rocksdb()?;
         let access = self.enter(&rocksdb, &request.column_family)?;
-        match rocksdb.set_options(access.handles(), request.scope, &options) {
-            Ok(()) => Ok(Response::Done {}),
-            Err(Failed::Missing) => Err(unsupported("these options cannot be set")),
-            Err(Failed::Status(words)) => Err((ErrorKind::Failed, words)),
+        self.changed.retain(|database| GUARD.is_changed(database));
+        if !self.changed.has_room(changes.len()) {
+            return Err((ErrorKind::BadRequest, "too many options are to be put back already".to_owned()));
         }
+        let values: Vec<_> =
+            changes.iter().map(|change| (change.name.clone(), change.value.clone())).collect();
+        match rocksdb.set_options(access.handles(), request.scope, &values) {
+            Ok(()) => {
+                self.changed.note(&request.column_family, request.scope, &changes);
+                GUARD.note_changed(request.column_family.database);
+                Ok(Response::Done {})
+            }
+            Err(Failed::Missing) => Err(unsupported("these options cannot be set")),
+            Err(Failed::Status(words)) => {
+                // RocksDB takes them before it writes its OPTIONS file, and keeps them where that fails.
+                let restores = changes.into_iter().filter_map(|change| Some((change.name, change.restore?)));
+                let restores: Vec<_> = restores.collect();
+                if !restores.is_empty() {
+                    let _ = rocksdb.set_options(access.handles(), request.scope, &restores);
+                }
+                Err((ErrorKind::Failed, words))
+            }
+        }
+    }
+
+    /// Puts options back once the agent that has changed them is gone.
+    pub fn tend(&mut self) {
+        if !self.changed.is_empty() && self.lease.is_over() {
+            self.put_back();
+        }
+    }
+
+    /// How long [`Hook::tend`] can wait; `None`: there is nothing to wait for.
+    pub fn patience(&self) -> Option<Duration> {
+        (!self.changed.is_empty()).then_some(LOOK_INTERVAL)
+    }
+
+    /// Puts all options back; why not, for those where it failed.
+    fn put_back(&mut self) -> Vec<String> {
+        let Some(rocksdb) = self.rocksdb.clone() else { return Vec::new() };
+        self.changed.retain(|database| GUARD.is_changed(database));
+        let known = &self.known;
+        let failures = self.changed.put_back(|former| put_back_one(&rocksdb, former, known));
+        failures.iter().for_each(|words| log::line(words));
+        failures
     }
 
     fn manual_compaction(
@@ -229,6 +276,9 @@ impl Hook {
     /// Ends what runs and takes the guard away; the listener goes when this succeeds.
     fn detach(&mut self) -> Result<Response, Failure> {
         self.allow_all();
+        if let (Some(reason), false) = (self.put_back().first(), self.changed.is_empty()) {
+            return Err((ErrorKind::Failed, reason.clone()));
+        }
         if let Some(id) = self.worker.stop() {
             return Err((ErrorKind::Busy, format!("compaction or flush {id} does not end")));
         }
@@ -250,6 +300,8 @@ impl Hook {
         if let Some(agent) = agent {
             self.lease.seen(agent);
         }
+        // What another agent has changed is put back before the next one acts.
+        self.tend();
         if is_acting(&request)
             && let Err(message) = self.lease.take(agent)
         {
@@ -271,6 +323,10 @@ impl Hook {
             Request::CompactionStatus { id } => self.worker.status(id),
             Request::Cancel { id } => self.worker.cancel(id),
             Request::SetOptions(request) => self.set_options(&request),
+            Request::ChangedOptions {} => {
+                self.changed.retain(|database| GUARD.is_changed(database));
+                Ok(Response::ChangedOptions { options: self.changed.list() })
+            }
             Request::ManualCompaction { column_family, allowed } => {
                 self.manual_compaction(column_family, allowed)
             }
@@ -290,7 +346,8 @@ fn is_acting(request: &Request) -> bool {
         | Request::Databases {}
         | Request::SstFiles { .. }
         | Request::Property { .. }
-        | Request::CompactionStatus { .. } => false,
+        | Request::CompactionStatus { .. }
+        | Request::ChangedOptions {} => false,
         Request::CompactRange(_)
         | Request::Flush { .. }
         | Request::Cancel { .. }
@@ -300,13 +357,48 @@ fn is_acting(request: &Request) -> bool {
     }
 }
 
-/// Name and value as C strings; `None` where they break a limit.
-fn option(option: &OptionValue) -> Option<(CString, CString)> {
-    let fits = !option.name.is_empty()
-        && option.name.len() <= OPTION_NAME_BYTES_MAX
-        && option.value.len() <= OPTION_VALUE_BYTES_MAX;
-    let text = |text: &str| CString::new(text).ok().filter(|_| fits);
-    Some((text(&option.name)?, text(&option.value)?))
+/// As C strings; `None` where they break a limit.
+fn change(option: &OptionChange) -> Option<Change> {
+    let text = |text: &str, bytes_max: usize| CString::new(text).ok().filter(|_| text.len() <= bytes_max);
+    let value = |value: &str| text(value, OPTION_VALUE_BYTES_MAX);
+    let name = text(&option.name, OPTION_NAME_BYTES_MAX).filter(|name| !name.is_empty())?;
+    let restore = match &option.restore {
+        Some(restore) => Some(value(restore)?),
+        None => None,
+    };
+    Some(Change { name, value: value(&option.value)?, restore })
+}
+
+/// Puts an option back, through another handle of its column family where the one that was used is gone.
+fn put_back_one(rocksdb: &RocksDb, former: &Former, known: &[ColumnFamilyPointers]) -> PutBack {
+    let family = &former.column_family;
+    let is_other = |other: &&ColumnFamilyPointers| {
+        other.database == family.database && other.id == family.id && *other != family
+    };
+    let mut reason = String::new();
+    for pointers in std::iter::once(family).chain(known.iter().filter(is_other)) {
+        let access = match enter(rocksdb, pointers) {
+            Ok(access) => access,
+            Err((_, refusal)) => {
+                reason = refusal;
+                continue;
+            }
+        };
+        // While the pass is out the database stays what it is.
+        if !GUARD.is_changed(family.database) {
+            return PutBack::Gone;
+        }
+        let option = [(former.name.clone(), former.value.clone())];
+        match rocksdb.set_options(access.handles(), former.scope, &option) {
+            Ok(()) => {
+                log::line(&format!("{:?} is {:?} again", former.name, former.value));
+                return PutBack::Done;
+            }
+            Err(Failed::Missing) => return PutBack::Gone,
+            Err(Failed::Status(words)) => reason = words,
+        }
+    }
+    if GUARD.is_changed(family.database) { PutBack::Failed(reason) } else { PutBack::Gone }
 }
 
 fn unsupported(what: &str) -> Failure {
@@ -339,7 +431,7 @@ fn converse(
     hook: &mut Hook,
 ) -> Result<Next, FrameError> {
     stream.set_write_timeout(Some(FRAME_TIME_MAX)).map_err(FrameError::Io)?;
-    let agent = match receive(stream, others)? {
+    let agent = match receive(stream, others, hook)? {
         Request::Hello { protocol_version: PROTOCOL_VERSION, agent_pid, agent_id } => {
             let agent = Agent { id: agent_id, own_pid: agent_pid, process: peer.process };
             hook.lease.seen(agent);
@@ -362,7 +454,7 @@ fn converse(
         }
     };
     loop {
-        let request = receive(stream, others)?;
+        let request = receive(stream, others, hook)?;
         if hook.answer(stream, Some(agent), request)? == Next::End {
             return Ok(Next::End);
         }
@@ -370,9 +462,9 @@ fn converse(
 }
 
 /// Waits for a request, then reads it against a deadline.
-fn receive(stream: &UnixStream, others: BorrowedFd<'_>) -> Result<Request, FrameError> {
+fn receive(stream: &UnixStream, others: BorrowedFd<'_>, hook: &mut Hook) -> Result<Request, FrameError> {
     let is_there = wait_readable(stream, TURN_MIN)
-        .and_then(|is_there| if is_there { Ok(true) } else { wait_unless_others(stream, others) })
+        .and_then(|is_there| if is_there { Ok(true) } else { wait_unless_others(stream, others, hook) })
         .map_err(FrameError::Io)?;
     if !is_there {
         return Err(FrameError::Closed);
@@ -381,10 +473,21 @@ fn receive(stream: &UnixStream, others: BorrowedFd<'_>) -> Result<Request, Frame
 }
 
 /// Whether a request comes within [`IDLE_MAX`] and before somebody else wants the turn.
-fn wait_unless_others(stream: &UnixStream, others: BorrowedFd<'_>) -> io::Result<bool> {
-    let mut waiting = [poll_entry(stream.as_raw_fd()), poll_entry(others.as_raw_fd())];
-    poll(&mut waiting, IDLE_MAX)?;
-    Ok(waiting.first().is_some_and(|own| own.revents != 0))
+fn wait_unless_others(stream: &UnixStream, others: BorrowedFd<'_>, hook: &mut Hook) -> io::Result<bool> {
+    let deadline = Instant::now() + IDLE_MAX;
+    loop {
+        hook.tend();
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut waiting = [poll_entry(stream.as_raw_fd()), poll_entry(others.as_raw_fd())];
+        if poll(&mut waiting, hook.patience().map_or(left, |look| look.min(left)))? || left.is_zero() {
+            return Ok(waiting.first().is_some_and(|own| own.revents != 0));
+        }
+    }
+}
+
+/// Whether somebody wants to be served, within `time`.
+pub fn wait_for_client(listener: BorrowedFd<'_>, time: Duration) -> io::Result<bool> {
+    poll(&mut [poll_entry(listener.as_raw_fd())], time)
 }
 
 fn send(stream: &UnixStream, response: &Response) -> Result<(), FrameError> {
@@ -468,8 +571,8 @@ mod tests {
         ColumnFamilyPointers { database: 8, handle: 8, name: "default".into(), id: 0 }
     }
 
-    fn nul_byte() -> OptionValue {
-        OptionValue { name: "write_buffer_size\0".into(), value: "1".into() }
+    fn change(name: &str, value: &str, restore: Option<&str>) -> OptionChange {
+        OptionChange { name: name.into(), value: value.into(), restore: restore.map(Into::into) }
     }
 
     fn kind(response: &Response) -> ErrorKind {
@@ -502,8 +605,12 @@ mod tests {
         let options = SetOptions {
             column_family: pointers(),
             scope: OptionsScope::ColumnFamily,
-            options: vec![OptionValue { name: "disable_auto_compactions".into(), value: "true".into() }],
+            options: vec![change("disable_auto_compactions", "true", Some("false"))],
         };
+        let with = |option: OptionChange| {
+            Request::SetOptions(SetOptions { options: vec![option], ..options.clone() })
+        };
+        let long = "9".repeat(OPTION_VALUE_BYTES_MAX + 1);
         let responses = talk(&frames(&[
             hello(PROTOCOL_VERSION),
             Request::SstFiles { column_family: pointers() },
@@ -515,12 +622,17 @@ mod tests {
             Request::CompactionStatus { id: 1 },
             Request::Cancel { id: 1 },
             Request::SetOptions(SetOptions { options: Vec::new(), ..options.clone() }),
-            Request::SetOptions(SetOptions { options: vec![nul_byte()], ..options }),
+            with(change("write_buffer_size\0", "1", None)),
+            with(change("", "1", None)),
+            with(change("write_buffer_size", "1", Some(&long))),
+            Request::ChangedOptions {},
         ]));
+        let (last, responses) = responses.split_last().unwrap();
+        assert_eq!(*last, Response::ChangedOptions { options: Vec::new() });
         let kinds: Vec<_> = responses.iter().skip(1).map(kind).collect();
         assert_eq!(kinds[..6], [ErrorKind::Unsupported; 6]);
         assert_eq!(kinds[6..8], [ErrorKind::NotFound; 2]);
-        assert_eq!(kinds[8..], [ErrorKind::BadRequest; 2]);
+        assert_eq!(kinds[8..], [ErrorKind::BadRequest; 4]);
     }
 
     #[test]

@@ -5,8 +5,9 @@ use super::process::{TargetProcess, peer_pid};
 use super::{attach, library};
 use crate::target::facts::Target;
 use sexton_hook_protocol::{
-    ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, FrameError, Hello, OptionValue,
-    OptionsScope, PROTOCOL_VERSION, Request, Response, SetOptions, VerifiedColumnFamily, read, write,
+    ChangedOption, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, FrameError, Hello,
+    OptionChange, OptionsScope, PROTOCOL_VERSION, Request, Response, SetOptions, VerifiedColumnFamily, read,
+    write,
 };
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::key::Key;
@@ -173,7 +174,7 @@ impl HookClient {
     }
 
     /// Changes options of the running database, all of them or none: names and values as the OPTIONS file
-    /// writes them. What was there before is the caller's to remember.
+    /// writes them. The hook puts back what they say when this agent is gone.
     ///
     /// # Errors
     /// [`ErrorKind::Failed`] in [`ActuatorError::Hook`] with RocksDB's own words when it does not take them,
@@ -182,15 +183,23 @@ impl HookClient {
         &mut self,
         column_family: &ColumnFamilyPointers,
         scope: OptionsScope,
-        options: &[(String, String)],
+        options: &[OptionChange],
     ) -> Result<(), ActuatorError> {
-        let value =
-            |(name, value): &(String, String)| OptionValue { name: name.clone(), value: value.clone() };
-        let options = options.iter().map(value).collect();
-        let request = SetOptions { column_family: column_family.clone(), scope, options };
+        let request = SetOptions { column_family: column_family.clone(), scope, options: options.to_vec() };
         match self.ask(&Request::SetOptions(request))? {
             Response::Done {} => Ok(()),
             other => Err(self.unexpected(other, "options that were set")),
+        }
+    }
+
+    /// The options that the hook will put back when this agent is gone. Asking tells the hook that it is not.
+    ///
+    /// # Errors
+    /// When the hook does not answer.
+    pub fn changed_options(&mut self) -> Result<Vec<ChangedOption>, ActuatorError> {
+        match self.ask(&Request::ChangedOptions {})? {
+            Response::ChangedOptions { options } => Ok(options),
+            other => Err(self.unexpected(other, "changed options")),
         }
     }
 

@@ -128,6 +128,36 @@ pub enum What {
         /// The likely cause, in words.
         reason: String,
     },
+    /// An option was set in a target. It is put back when it is not wanted any more, or the agent is gone.
+    OptionsSet {
+        /// Target's name.
+        target: String,
+        /// Database directory.
+        database: String,
+        /// Column family.
+        column_family: String,
+        /// The option.
+        name: String,
+        /// Its value now.
+        value: String,
+        /// Its value before.
+        restore: String,
+    },
+    /// An option that was set in a target is not any more.
+    OptionsRestored {
+        /// Target's name.
+        target: String,
+        /// Database directory.
+        database: String,
+        /// Column family.
+        column_family: String,
+        /// The option.
+        name: String,
+        /// Its value now.
+        value: String,
+        /// Why, in words.
+        reason: String,
+    },
     /// An action was under way when an earlier run of the agent ended.
     Interrupted {
         /// Which.
@@ -200,6 +230,8 @@ impl What {
             What::Verified { .. } => "verified",
             What::Refused { .. } => "refused",
             What::BackedOff { .. } => "backed_off",
+            What::OptionsSet { .. } => "options_set",
+            What::OptionsRestored { .. } => "options_restored",
             What::Interrupted { .. } => "interrupted",
             What::TargetGone { .. } => "target_gone",
             What::StateFull { .. } => "state_full",
@@ -213,7 +245,7 @@ impl What {
     }
 
     /// All names, for metrics that count from zero.
-    pub const NAMES: [&str; 16] = [
+    pub const NAMES: [&str; 18] = [
         "plan_made",
         "slice_started",
         "slice_paused",
@@ -221,6 +253,8 @@ impl What {
         "verified",
         "refused",
         "backed_off",
+        "options_set",
+        "options_restored",
         "interrupted",
         "target_gone",
         "state_full",
@@ -249,6 +283,8 @@ impl What {
             | What::Verified { .. }
             | What::Refused { .. }
             | What::BackedOff { .. }
+            | What::OptionsSet { .. }
+            | What::OptionsRestored { .. }
             | What::StateRecovered { .. }
             | What::PolicyLoaded { .. } => false,
         }
@@ -258,11 +294,12 @@ impl What {
 impl Display for Subject {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
         let Subject { action_id, action, target, subject, begin, end, .. } = self;
-        write!(formatter, "#{action_id} {action} {target} {subject} ")?;
+        write!(formatter, "#{action_id} {action} {target} {subject}")?;
         match (action.as_str(), end) {
-            ("set_throttle", _) => write!(formatter, "{begin}"),
-            (_, Some(end)) => write!(formatter, "[{begin}, {end})"),
-            (_, None) => write!(formatter, "[{begin}, end)"),
+            ("flush", _) => Ok(()),
+            ("set_throttle" | "set_options", _) => write!(formatter, " {begin}"),
+            (_, Some(end)) => write!(formatter, " [{begin}, {end})"),
+            (_, None) => write!(formatter, " [{begin}, end)"),
         }
     }
 }
@@ -296,6 +333,14 @@ impl Display for What {
             }
             What::BackedOff { subject, failures_in_a_row, reason } => {
                 write!(formatter, "{subject} backed off after {failures_in_a_row} in a row: {reason}")
+            }
+            What::OptionsSet { target, column_family, name, value, restore, .. } => write!(
+                formatter,
+                "{target}: {name} of {column_family} is {value} now, and {restore} again when that is not wanted any \
+                 more"
+            ),
+            What::OptionsRestored { target, column_family, name, value, reason, .. } => {
+                write!(formatter, "{target}: {name} of {column_family} is {value} again: {reason}")
             }
             What::Interrupted { subject, reason } => write!(formatter, "{subject} interrupted: {reason}"),
             What::TargetGone { subject, pid } => {
@@ -381,7 +426,7 @@ pub(super) mod tests {
                 reason: reason.clone(),
             },
             What::Refused {
-                target,
+                target: target.clone(),
                 database: "/db".into(),
                 column_family: None,
                 rule: "cooldown".into(),
@@ -390,6 +435,22 @@ pub(super) mod tests {
                 reason: reason.clone(),
             },
             What::BackedOff { subject: subject.clone(), failures_in_a_row: 2, reason: reason.clone() },
+            What::OptionsSet {
+                target: target.clone(),
+                database: "/db".into(),
+                column_family: "keyTable".into(),
+                name: "memtable_op_scan_flush_trigger".into(),
+                value: "1000".into(),
+                restore: "0".into(),
+            },
+            What::OptionsRestored {
+                target: target.clone(),
+                database: "/db".into(),
+                column_family: "keyTable".into(),
+                name: "memtable_op_scan_flush_trigger".into(),
+                value: "0".into(),
+                reason: reason.clone(),
+            },
             What::Interrupted { subject: subject.clone(), reason: reason.clone() },
             What::TargetGone { subject, pid: 1 },
             What::StateFull { reason: reason.clone() },
@@ -417,9 +478,11 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_range_reads_as_such_and_a_throttle_as_a_value() {
+    fn a_range_reads_as_such_and_a_value_as_a_value() {
         assert_eq!(subject().to_string(), "#7 compact_range java-1 keyTable [61, end)");
         let throttle = Subject { action: "set_throttle".into(), begin: "5".into(), ..subject() };
         assert_eq!(throttle.to_string(), "#7 set_throttle java-1 keyTable 5");
+        let flush = Subject { action: "flush".into(), begin: String::new(), ..subject() };
+        assert_eq!(flush.to_string(), "#7 flush java-1 keyTable");
     }
 }

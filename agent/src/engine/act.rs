@@ -120,7 +120,8 @@ impl Engine {
         ran.given_up_for.is_none()
     }
 
-    fn charge(&mut self, bytes: u64) {
+    /// Takes bytes that were written from the budgets.
+    pub(super) fn charge(&mut self, bytes: u64) {
         self.bucket.spend(bytes);
         self.history.keep_budget(&self.bucket);
         self.daily.add(bytes, jiff::Timestamp::now());
@@ -230,7 +231,7 @@ impl Engine {
             relief_promised: compact.relief_seconds_per_second,
             ..ActionView::default()
         };
-        self.history.begin(Begun { view, process, place: Some(place) }).ok()
+        self.history.begin(Begun { view, process, place: Some(place), option: None }).ok()
     }
 
     /// The assessment that the plan's action came from.
@@ -265,7 +266,8 @@ impl Engine {
             reason: throttle.reason.clone(),
             ..ActionView::default()
         };
-        let Ok(id) = self.history.begin(Begun { view, process, place: None }) else { return };
+        let begun = Begun { view, process, place: None, option: None };
+        let Ok(id) = self.history.begin(begun) else { return };
         let started = Instant::now();
         let result = ExecActuator::new(None, throttle.timeout.duration(), false).set_throttle(&request);
         let (state, outcome) = match &result {

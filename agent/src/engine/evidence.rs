@@ -86,7 +86,7 @@ fn file_reads(watched: &Watched, files: Vec<FileFetches>) -> BTreeMap<PathBuf, V
 /// A hook changes the target, if only by its thread: it is called in only where the policy says act. One
 /// that is there already, preloaded or linked by the target's own people, is used in any mode. The hook serves
 /// one copy of RocksDB in a process.
-fn connect_hook(watched: &mut Watched, hook_library: Option<&Path>) {
+pub fn connect_hook(watched: &mut Watched, hook_library: Option<&Path>) {
     let is_served = watched.entry.actuator == ActuatorKind::Hook && watched.target.is_primary;
     if watched.hook.is_some() || !is_served {
         return;

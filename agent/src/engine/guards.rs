@@ -11,7 +11,7 @@ use crate::target::facts::{Gap, ProcessId};
 use sexton_hook_protocol::ColumnFamilyPointers;
 use sexton_tuner::guard::{self, Guard, GuardRefusal, Readings};
 use sexton_tuner::latency::{Latencies, LatencyReading};
-use sexton_tuner::plan::CompactRange;
+use sexton_tuner::plan::{CompactRange, Flush, SetOptions};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -68,43 +68,80 @@ impl GuardLedger {
     }
 }
 
+/// Where an action would be done.
+struct Place<'a> {
+    target: &'a str,
+    database: &'a str,
+    column_family: &'a str,
+}
+
+impl Place<'_> {
+    fn of(compact: &CompactRange) -> Place<'_> {
+        let CompactRange { target, database, column_family, .. } = compact;
+        Place { target, database, column_family }
+    }
+}
+
 impl Engine {
     /// Who objects to the action now.
     pub(super) fn objection(&self, compact: &CompactRange) -> Option<GuardRefusal> {
-        let readings = self.readings(compact);
+        let readings = self.readings(&Place::of(compact));
         guard::before(&self.options.policy.guards, &readings, compact.cost_bytes).err()
     }
 
     /// Whether the target can bear the action now. An objection is counted, and told where it is new.
     pub(super) fn bears(&mut self, compact: &CompactRange) -> Result<(), GuardRefusal> {
-        let readings = self.readings(compact);
+        let place = Place::of(compact);
+        let readings = self.readings(&place);
         let verdict = guard::before(&self.options.policy.guards, &readings, compact.cost_bytes);
-        match &verdict {
-            Ok(()) => {
-                if let Some(watched) = self.watched_mut(&compact.target) {
-                    watched.guards.clear(readings.unread());
-                }
-            }
-            Err(refusal) => self.refuse(compact, refusal),
-        }
-        verdict
+        let range = shown_range(&compact.range, self.options.policy.keys);
+        self.note_verdict(&place, &readings, verdict, &format!("{} {range}", compact.column_family))
     }
 
-    /// Counts an objection before an action, and tells of it where it is new.
-    fn refuse(&mut self, compact: &CompactRange, refusal: &GuardRefusal) {
-        if !self.note_objection(&compact.target, refusal) {
-            return;
+    /// Whether the target can bear a flush now, as for a compaction.
+    pub(super) fn bears_flush(&mut self, flush: &Flush) -> Result<(), GuardRefusal> {
+        let Flush { target, database, column_family, cost_bytes, .. } = flush;
+        let place = Place { target, database, column_family };
+        let readings = self.readings(&place);
+        let verdict = guard::before_flush(&self.options.policy.guards, &readings, *cost_bytes);
+        self.note_verdict(&place, &readings, verdict, column_family)
+    }
+
+    /// Whether an option may be set now, as for a compaction.
+    pub(super) fn bears_option(&mut self, set: &SetOptions) -> Result<(), GuardRefusal> {
+        let SetOptions { target, database, column_family, name, .. } = set;
+        let place = Place { target, database, column_family };
+        let readings = self.readings(&place);
+        let verdict = guard::before_option(&self.options.policy.guards, &readings);
+        self.note_verdict(&place, &readings, verdict, &format!("{column_family} {name}"))
+    }
+
+    /// Counts an objection before an action, and tells of it where it is new; `subject` is what would be acted on.
+    fn note_verdict(
+        &mut self,
+        place: &Place<'_>,
+        readings: &Readings,
+        verdict: Result<(), GuardRefusal>,
+        subject: &str,
+    ) -> Result<(), GuardRefusal> {
+        let Err(refusal) = &verdict else {
+            if let Some(watched) = self.watched_mut(place.target) {
+                watched.guards.clear(readings.unread());
+            }
+            return verdict;
+        };
+        if self.note_objection(place.target, refusal) {
+            self.history.tell(What::Refused {
+                target: place.target.to_owned(),
+                database: place.database.to_owned(),
+                column_family: Some(place.column_family.to_owned()),
+                rule: refusal.guard.name().to_owned(),
+                ranges: 1,
+                subject: subject.to_owned(),
+                reason: refusal.reason.clone(),
+            });
         }
-        let range = shown_range(&compact.range, self.options.policy.keys);
-        self.history.tell(What::Refused {
-            target: compact.target.clone(),
-            database: compact.database.clone(),
-            column_family: Some(compact.column_family.clone()),
-            rule: refusal.guard.name().to_owned(),
-            ranges: 1,
-            subject: format!("{} {range}", compact.column_family),
-            reason: refusal.reason.clone(),
-        });
+        verdict
     }
 
     /// Counts an objection; gives whether it is new.
@@ -112,17 +149,17 @@ impl Engine {
         self.watched_mut(target).is_some_and(|watched| watched.guards.note(refusal))
     }
 
-    /// What can be read before a slice begins.
-    fn readings(&self, compact: &CompactRange) -> Readings {
-        let Some(watched) = self.roster.watched.iter().find(|watched| watched.target.name == compact.target)
+    /// What can be read before an action begins.
+    fn readings(&self, place: &Place<'_>) -> Readings {
+        let Some(watched) = self.roster.watched.iter().find(|watched| watched.target.name == place.target)
         else {
             return Readings::default();
         };
-        let database = Path::new(&compact.database);
-        let mut readings = self.surroundings(watched, database, &compact.column_family);
+        let database = Path::new(place.database);
+        let mut readings = self.surroundings(watched, database, place.column_family);
         readings.target_age_seconds = age_seconds(&watched.target.process);
         readings.compactions_on_device = self.compactions_on_device_of(watched, database);
-        if let Some(properties) = properties(watched, database, &compact.column_family) {
+        if let Some(properties) = properties(watched, database, place.column_family) {
             properties.fill(&mut readings);
         }
         readings

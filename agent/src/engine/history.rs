@@ -5,6 +5,7 @@
 //! once, as interrupted: what the target made of it is not known, so its range rests as if it had been done.
 
 use super::chronicle::Chronicle;
+use super::options::{OptionRecord, Options};
 use super::refusals::{Refused, Told};
 use super::surveys::Surveys;
 use super::watched::Watched;
@@ -26,10 +27,14 @@ use sexton_tuner::verify::Seen;
 use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Windows that an action is waited for to be verified: without readers there is nothing to measure, and where the
 /// probe budget cuts windows short it takes several to see enough.
 const VERIFY_WINDOWS_MAX: u32 = 24;
+
+/// How long an option is given to show what it is good for: it works by flushes, compactions and reads that come after it.
+const OPTION_SETTLES_FOR: Duration = Duration::from_secs(10);
 
 /// Actions remembered, all targets together: a week, the longest back-off, at one action every two and a half
 /// minutes.
@@ -40,6 +45,9 @@ const PAST_ACTIONS_MAX: usize = 1_000;
 
 /// Throttles remembered; a target has some ten, a node some dozen targets.
 const THROTTLES_STORED_MAX: usize = 1_000;
+
+/// Kind of an action that sets an option, as the API names it.
+pub const SET_OPTIONS: &str = "set_options";
 
 /// Name of the record with the I/O budget.
 const BUDGET: &str = "io_budget";
@@ -75,6 +83,8 @@ pub struct Begun {
     pub process: ProcessId,
     /// What it is done to; `None` where that is not a range of a database.
     pub place: Option<Place>,
+    /// The option that it sets, if it does; its number is filled in.
+    pub option: Option<OptionRecord>,
 }
 
 /// Keys of a database, for cooldowns.
@@ -112,6 +122,18 @@ pub struct Owed {
     pub windows_waited: u32,
     /// What they showed.
     pub seen: Seen,
+    /// Not to be measured before.
+    due: Instant,
+}
+
+impl Owed {
+    fn new(id: u64, before: RangeAssessment, settles_for: Duration) -> Owed {
+        Owed { id, before, windows_waited: 0, seen: Seen::default(), due: Instant::now() + settles_for }
+    }
+
+    fn is_due(&self, target: &str) -> bool {
+        self.before.target == target && self.due <= Instant::now()
+    }
 }
 
 /// A throttle that is in force in a process.
@@ -129,6 +151,7 @@ pub struct History {
     actions: VecDeque<ActionRecord>,
     owed: Vec<Owed>,
     surveys: Surveys,
+    options: Options,
     told: Told,
     last_id: u64,
     is_loaded: bool,
@@ -144,6 +167,7 @@ impl History {
             actions: VecDeque::new(),
             owed: Vec::new(),
             surveys: Surveys::default(),
+            options: Options::default(),
             told: Told::default(),
             last_id: 0,
             is_loaded: false,
@@ -160,17 +184,20 @@ impl History {
         }
         self.is_loaded = true;
         self.surveys = Surveys::load(self.chronicle.state());
+        self.options = Options::load(self.chronicle.state());
         let records: Vec<(String, ActionRecord)> =
             self.chronicle.state().last(Kind::Action, ACTIONS_STORED_MAX);
         self.actions = records.into_iter().map(|(_, record)| record).collect();
         self.last_id = self.actions.front().map_or(0, |record| record.view.id);
         for record in &mut self.actions {
             record.view.is_earlier = true;
-            let alive = record.owed.is_some() && is_alive(&record.process);
+            // An option of an earlier run is put back: there is nothing to measure.
+            let can_show = record.owed.is_some() && record.view.action != SET_OPTIONS;
+            let alive = can_show && is_alive(&record.process);
             let before =
                 record.owed.take_if(|_| alive).and_then(|before| serde_json::from_value(before).ok());
             if let Some(before) = before {
-                self.owed.push(Owed { id: record.view.id, before, windows_waited: 0, seen: Seen::default() });
+                self.owed.push(Owed::new(record.view.id, before, Duration::ZERO));
             }
         }
         let open = self.actions.iter().rev().filter(|record| record.view.ended_at.is_none());
@@ -221,7 +248,7 @@ impl History {
     /// When it cannot be written: then it must not be done. What is wrong has been told.
     pub fn begin(&mut self, begun: Begun) -> Result<u64, StateError> {
         let id = self.last_id + 1;
-        let Begun { view, process, place } = begun;
+        let Begun { view, process, place, option } = begun;
         let started_at = jiff::Timestamp::now().to_string();
         let view = ActionView { id, started_at, ended_at: None, state: "running".into(), ..view };
         let what = What::SliceStarted {
@@ -234,7 +261,14 @@ impl History {
         if let Some(oldest) = id.checked_sub(ACTIONS_STORED_MAX as u64) {
             batch.remove(Kind::Action, &numbered(oldest));
         }
-        self.chronicle.intend(batch, what)?;
+        if let Some(option) = &option {
+            batch.append(self.options.add(OptionRecord { action_id: id, ..option.clone() }));
+        }
+        self.chronicle.intend(batch, what).inspect_err(|_| {
+            if let Some(option) = &option {
+                self.options.remove(option);
+            }
+        })?;
         if let Some(place) = &record.place {
             let batch = self.surveys.begin(place);
             self.chronicle.record(batch);
@@ -244,6 +278,60 @@ impl History {
         self.actions.push_front(record);
         self.actions.truncate(ACTIONS_STORED_MAX);
         Ok(id)
+    }
+
+    /// Options that are set in targets, oldest first.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Tells that an option is set; that it would be is on disk since [`History::begin`].
+    pub fn tell_option_set(&mut self, action_id: u64) {
+        let record = self.options.records().iter().find(|record| record.action_id == action_id);
+        let Some(record) = record.cloned() else { return };
+        self.chronicle.tell(What::OptionsSet {
+            target: record.target,
+            database: record.database.path.display().to_string(),
+            column_family: record.column_family,
+            name: record.name,
+            value: record.value,
+            restore: record.restore,
+        });
+    }
+
+    /// Writes down that an option is not set any more, and what it is now.
+    pub fn end_option(&mut self, record: &OptionRecord, value: &str, reason: &str) {
+        // It cannot be measured any more.
+        self.owed.retain(|owed| owed.id != record.action_id);
+        let batch = self.options.remove(record);
+        let what = What::OptionsRestored {
+            target: record.target.clone(),
+            database: record.database.path.display().to_string(),
+            column_family: record.column_family.clone(),
+            name: record.name.clone(),
+            value: value.to_owned(),
+            reason: reason.to_owned(),
+        };
+        self.chronicle.tell_with(batch, what);
+    }
+
+    /// Writes down that RocksDB did not take an option.
+    pub fn forget_option(&mut self, action_id: u64) {
+        let record = self.options.records().iter().find(|record| record.action_id == action_id);
+        if let Some(record) = record.cloned() {
+            let batch = self.options.remove(&record);
+            self.chronicle.record(batch);
+        }
+    }
+
+    /// It was tried to put an option back, in vain.
+    pub fn note_option_tried(&mut self, record: &OptionRecord) {
+        self.options.note_tried(record);
+    }
+
+    /// Options for which `is_it` holds are not wanted any more.
+    pub fn unwant_options(&mut self, reason: &'static str, is_it: impl Fn(&OptionRecord) -> bool) {
+        self.options.unwant(reason, is_it);
     }
 
     /// Writes down that a guard has paused an action, for the how manieth time.
@@ -303,21 +391,21 @@ impl History {
     pub fn owe(&mut self, id: u64, before: RangeAssessment) {
         let Some(record) = self.record_mut(id) else { return };
         record.owed = serde_json::to_value(&before).ok();
+        let settles_for = if record.view.action == SET_OPTIONS { OPTION_SETTLES_FOR } else { Duration::ZERO };
         let batch = batch_of(record);
         self.chronicle.record(batch);
-        self.owed.push(Owed { id, before, windows_waited: 0, seen: Seen::default() });
+        self.owed.push(Owed::new(id, before, settles_for));
     }
 
-    /// Whether a measurement is owed for a target: reason enough for a window.
+    /// Whether a measurement is owed for a target and due: reason enough for a window.
     pub fn owes(&self, target: &str) -> bool {
-        self.owed.iter().any(|owed| owed.before.target == target)
+        self.owed.iter().any(|owed| owed.is_due(target))
     }
 
     /// Hands out the measurements owed for a target that has just had a window. Those that cannot be made
     /// yet come back through [`History::postpone`].
     pub fn due(&mut self, target: &str) -> Vec<Owed> {
-        let (due, rest) =
-            std::mem::take(&mut self.owed).into_iter().partition(|owed| owed.before.target == target);
+        let (due, rest) = std::mem::take(&mut self.owed).into_iter().partition(|owed| owed.is_due(target));
         self.owed = rest;
         due
     }
@@ -335,6 +423,9 @@ impl History {
     pub fn settle(&mut self, owed: &Owed, helped: bool, reason: &str, change: impl FnOnce(&mut ActionView)) {
         let earlier_failures = self.failures_before(owed.id);
         let failures_in_a_row = if helped { 0 } else { earlier_failures.saturating_add(1) };
+        if !helped {
+            self.options.unwant("it did not help", |record| record.action_id == owed.id);
+        }
         let Some(record) = self.record_mut(owed.id) else { return };
         change(&mut record.view);
         record.owed = None;
@@ -353,13 +444,15 @@ impl History {
         }
     }
 
-    /// How often in a row acting where this action did had not helped before it.
+    /// How often in a row acting in the same way where this action did had not helped before it.
     fn failures_before(&self, id: u64) -> u32 {
-        let mut places = self.actions.iter().filter(|record| record.view.id == id);
-        let Some(place) = places.next().and_then(|record| record.place.as_ref()) else { return 0 };
+        let Some(this) = self.actions.iter().find(|record| record.view.id == id) else { return 0 };
+        let Some(place) = &this.place else { return 0 };
         let earlier = self.actions.iter().filter(|record| record.view.id < id);
-        let same =
-            earlier.filter(|record| record.place.as_ref().is_some_and(|other| shares_keys(place, other)));
+        let same = earlier.filter(|record| {
+            record.view.action == this.view.action
+                && record.place.as_ref().is_some_and(|other| shares_keys(place, other))
+        });
         let judged = same.filter_map(|record| record.past.as_ref()).find(|past| past.helped.is_some());
         judged.map_or(0, |past| past.failures_in_a_row)
     }
@@ -506,7 +599,7 @@ fn past_action(place: &Place, action: &str, now: jiff::Timestamp) -> PastAction 
         failures_in_a_row: 0,
         remedy: match action {
             "flush" => RemedyKind::Flush,
-            "set_options" => RemedyKind::Options,
+            SET_OPTIONS => RemedyKind::Options,
             _ => RemedyKind::Compact,
         },
     }

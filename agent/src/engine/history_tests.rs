@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 use super::*;
+use crate::engine::options::Wish;
 use sexton_tuner::key::Key;
 use std::path::Path;
 
@@ -32,7 +33,7 @@ fn begun(prefix: &str) -> Begun {
         ..ActionView::default()
     };
     let place = Place { database: identity(1), column_family: "keyTable".into(), range };
-    Begun { view, process: own(), place: Some(place) }
+    Begun { view, process: own(), place: Some(place), option: None }
 }
 
 fn before() -> RangeAssessment {
@@ -131,7 +132,7 @@ fn failures_add_up_and_help_ends_them() {
     let mut history = nowhere();
     let mut verdict = |prefix: &str, helped: bool| {
         let id = done(&mut history, prefix);
-        let owed = Owed { id, before: before(), windows_waited: 0, seen: Seen::default() };
+        let owed = Owed::new(id, before(), Duration::ZERO);
         history.settle(&owed, helped, "so", |action| action.state = "helped".into());
         let past = history.past_actions(&identity(1));
         (past.last().unwrap().helped, past.last().unwrap().failures_in_a_row)
@@ -143,4 +144,68 @@ fn failures_add_up_and_help_ends_them() {
     assert_eq!(verdict("a/", false), (Some(false), 1));
     let backed_off = names(&history).into_iter().filter(|name| *name == "backed_off");
     assert_eq!(backed_off.count(), 4);
+}
+
+fn option() -> OptionRecord {
+    serde_json::from_value(serde_json::json!({
+        "action_id": 0, "target": "java-1", "process": own(), "database": identity(1),
+        "column_family": "keyTable", "name": "trigger", "value": "1000", "restore": "0"
+    }))
+    .unwrap()
+}
+
+/// An agent that is killed after it wrote that it would set an option, and before or after it did.
+#[test]
+fn an_option_is_remembered_from_before_it_is_set_until_it_is_put_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = open(folder.path());
+    let id = first.begin(Begun { option: Some(option()), ..begun("a") }).unwrap();
+    drop(first);
+    let mut second = open(folder.path());
+    let left = second.options().records().to_vec();
+    assert_eq!(left.iter().map(|record| record.action_id).collect::<Vec<_>>(), [id]);
+    assert!(left.iter().all(|record| matches!(record.wish, Wish::PutBack(_))));
+    second.end_option(&left[0], "0", "so");
+    assert!(second.options().records().is_empty());
+    assert_eq!(names(&second).last(), Some(&"options_restored"));
+    drop(second);
+    assert!(open(folder.path()).options().records().is_empty());
+}
+
+#[test]
+fn an_option_that_did_not_help_or_was_not_taken_is_not_kept() {
+    let mut history = nowhere();
+    let keep = Wish::Keep;
+    let kept = || OptionRecord { wish: keep, ..option() };
+    let id = history.begin(Begun { option: Some(kept()), ..begun("a") }).unwrap();
+    history.tell_option_set(id);
+    assert_eq!(names(&history).last(), Some(&"options_set"));
+    history.end(id, true, |action| action.state = "done".into());
+    history.owe(id, before());
+    let owed = history.due("java-1").pop().unwrap();
+    history.settle(&owed, false, "so", |_| {});
+    assert!(history.options().records().iter().all(|record| record.wish != keep));
+    let left = history.options().records().to_vec();
+    history.end_option(&left[0], "0", "so");
+
+    let id = history.begin(Begun { option: Some(kept()), ..begun("b") }).unwrap();
+    history.forget_option(id);
+    assert!(history.options().records().is_empty());
+}
+
+/// A flush that did not help says nothing about a compaction.
+#[test]
+fn failures_are_counted_by_kind_of_action() {
+    let mut history = nowhere();
+    let mut fails = |action: &str| {
+        let mut begun = begun("a");
+        begun.view.action = action.into();
+        let id = history.begin(begun).unwrap();
+        history.end(id, true, |action| action.state = "done".into());
+        history.owe(id, before());
+        let owed = history.due("java-1").pop().unwrap();
+        history.settle(&owed, false, "so", |_| {});
+        history.past_actions(&identity(1)).last().unwrap().failures_in_a_row
+    };
+    assert_eq!((fails("flush"), fails("compact_range"), fails("flush")), (1, 1, 2));
 }

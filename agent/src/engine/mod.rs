@@ -14,6 +14,7 @@ mod guards;
 mod history;
 pub(crate) mod identity;
 mod looks;
+mod options;
 mod perf_level;
 mod policy_watch;
 mod publish;
@@ -23,6 +24,7 @@ mod roster;
 mod slice;
 mod spending;
 mod surveys;
+mod tend;
 mod verify;
 mod watched;
 
@@ -101,6 +103,8 @@ pub struct Engine {
     /// Throttle values in force, by target and name: what was set last.
     throttles: ThrottlesInForce,
     history: History,
+    /// When the options that are set in targets were last looked after.
+    options_tended: Option<Instant>,
     /// Targets that have had a window since the last verification.
     fresh: Vec<String>,
     cycles: u64,
@@ -139,6 +143,7 @@ impl Engine {
             daily: history.daily(),
             throttles: history.throttles(),
             history,
+            options_tended: None,
             fresh: Vec::new(),
             cycles: 0,
             policy_watch: options.policy_path.as_deref().map(PolicyWatch::new),
@@ -157,6 +162,7 @@ impl Engine {
                 self.follow(control);
             }
         }
+        self.put_back_all();
     }
 
     /// One cycle with a window on every target, for `sexton plan`.
@@ -190,6 +196,7 @@ impl Engine {
         let path = watch.path().display().to_string();
         match news {
             News::Loaded(policy) => {
+                self.put_back_for(&policy);
                 self.options.policy = *policy;
                 self.roster.take_policy(&self.options.policy, &mut self.sentinel);
                 self.forget_gone();
@@ -208,7 +215,7 @@ impl Engine {
     }
 
     /// Lets go of targets that have ended or changed since the last time, and looks into new processes.
-    /// What changed is published at once.
+    /// What changed is published at once. Options that are set in targets are looked after.
     fn follow(&mut self, control: &Control) {
         let mut changed = self.let_go();
         for _ in 0..LOOKS_AT_ONCE {
@@ -226,6 +233,7 @@ impl Engine {
             }
         }
         self.forget_gone();
+        self.tend_options();
         if changed {
             control.publish(self.snapshot());
         }

@@ -1,11 +1,13 @@
 //! Remedies other than compaction: flushing a column family, setting one of its options. Both need the hook.
 
 use super::control::POLL_INTERVAL;
-use super::history::{Begun, Place};
+use super::history::{Begun, Place, SET_OPTIONS};
+use super::options::{OptionRecord, Wish, is_same_value};
+use super::tend::{note_value, value_in_force};
 use super::{Control, Engine};
 use crate::actuator::{ActuatorError, HandlePointers, HookClient};
 use crate::snapshot::ActionView;
-use sexton_hook_protocol::{ColumnFamilyPointers, CompactionState, OptionsScope};
+use sexton_hook_protocol::{ColumnFamilyPointers, CompactionState, OptionChange, OptionsScope};
 use sexton_tuner::plan::{Flush, SetOptions};
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
@@ -13,7 +15,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 /// How long a flush is waited for: a memtable is written in a second or two, and nothing can stop it.
 const FLUSH_TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -28,7 +30,16 @@ struct Subject<'a> {
     /// What is set, `name=value`; empty for a flush.
     setting: String,
     cost_bytes: u64,
+    /// Pain that it promises to relieve in all its ranges, seconds per second.
+    relief: f64,
     reason: &'a str,
+}
+
+/// The worst range of an action: what came of it is measured there.
+struct Worst {
+    before: RangeAssessment,
+    /// The action's relief in this range.
+    promised: f64,
 }
 
 impl Engine {
@@ -41,57 +52,102 @@ impl Engine {
             column_family: &flush.column_family,
             setting: String::new(),
             cost_bytes: flush.cost_bytes,
+            relief: flush.relief_seconds_per_second,
             reason: &flush.reason,
         };
-        let Some(before) = self.worst(&subject, &flush.ranges) else { return };
-        let Some(id) = self.begin_remedy(&subject, &before) else { return };
+        let Some(worst) = self.worst(&subject, &flush.ranges) else { return };
+        if self.bears_flush(flush).is_err() {
+            return;
+        }
+        let Some(id) = self.begin_remedy(&subject, &worst, None) else { return };
         control.begin_action();
         control.publish(self.snapshot());
         let started = Instant::now();
         let result = self.run_flush(&subject, control);
         if result.is_ok() {
-            self.bucket.spend(flush.cost_bytes);
-            self.history.keep_budget(&self.bucket);
+            self.charge(flush.cost_bytes);
         }
         let outcome = result.map(|()| "flushed".to_owned());
-        self.end_remedy(id, &subject, started, outcome, before, flush.relief_seconds_per_second);
+        self.end_remedy(id, &subject, started, outcome, worst);
         control.publish(self.snapshot());
     }
 
-    /// Sets an option of a column family. The value that was in force stands in the history.
+    /// Sets an option of a column family. The value that was in force stands in the history, and is put back when the
+    /// option is not wanted any more.
     pub(super) fn set_options(&mut self, set: &SetOptions, control: &mut Control) {
         let subject = Subject {
-            action: "set_options",
+            action: SET_OPTIONS,
             target: &set.target,
             database: &set.database,
             column_family: &set.column_family,
             setting: format!("{}={}", set.name, set.value),
             cost_bytes: 0,
+            relief: set.relief_seconds_per_second,
             reason: &set.reason,
         };
-        let Some(before) = self.worst(&subject, &set.ranges) else { return };
-        let Some(id) = self.begin_remedy(&subject, &before) else { return };
+        let Some(worst) = self.worst(&subject, &set.ranges) else { return };
+        let Some(record) = self.option_record(set) else { return };
+        if self.bears_option(set).is_err() {
+            return;
+        }
+        let Some(id) = self.begin_remedy(&subject, &worst, Some(record.clone())) else { return };
         control.begin_action();
         let started = Instant::now();
         let result = self.connection(&subject).and_then(|(hook, pointers)| {
-            let options = [(set.name.clone(), set.value.clone())];
-            borrowed(&hook)?.set_options(&pointers, OptionsScope::ColumnFamily, &options)
+            let change = OptionChange {
+                name: set.name.clone(),
+                value: set.value.clone(),
+                restore: Some(set.restore.clone()),
+            };
+            borrowed(&hook)?.set_options(&pointers, OptionsScope::ColumnFamily, &[change])
         });
-        if result.is_ok() {
-            self.note_option(set);
+        match &result {
+            Ok(()) => {
+                if let Some(watched) = self.watched_mut(&set.target) {
+                    note_value(watched, &record, &set.value);
+                }
+                self.history.tell_option_set(id);
+            }
+            Err(ActuatorError::Connection { .. }) => {
+                let reason = "whether it was set is not known";
+                self.history.unwant_options(reason, |record| record.action_id == id);
+            }
+            Err(_) => self.history.forget_option(id),
         }
         let outcome = result.map(|()| format!("{} was {} before", set.name, set.restore));
-        self.end_remedy(id, &subject, started, outcome, before, set.relief_seconds_per_second);
+        self.end_remedy(id, &subject, started, outcome, worst);
         control.publish(self.snapshot());
     }
 
-    /// The option's new value, as the next OPTIONS file will have it.
-    fn note_option(&mut self, set: &SetOptions) {
-        let watched = self.roster.watched.iter_mut().find(|watched| watched.target.name == set.target);
-        let families = watched.and_then(|watched| watched.options.get_mut(Path::new(&set.database)));
-        if let Some(options) = families.and_then(|families| families.get_mut(&set.column_family)) {
-            options.run_time_options.insert(set.name.clone(), set.value.clone());
+    /// What is to be remembered of an option. `None` where it is set already, or its value is not the one any more
+    /// that the plan knows of: then the next plan knows.
+    fn option_record(&mut self, set: &SetOptions) -> Option<OptionRecord> {
+        let watched = self.watched_mut(&set.target)?;
+        let record = OptionRecord {
+            action_id: 0,
+            target: set.target.clone(),
+            process: watched.target.process,
+            database: watched.identity_of(Path::new(&set.database))?,
+            column_family: set.column_family.clone(),
+            name: set.name.clone(),
+            value: set.value.clone(),
+            restore: set.restore.clone(),
+            wish: Wish::Keep,
+            tried: None,
+        };
+        match value_in_force(watched, &record) {
+            Ok(Some(value)) if is_same_value(&value, &set.restore) => {}
+            Ok(value) => {
+                debug!(target = set.target, option = set.name, ?value, "it is another value by now");
+                note_value(watched, &record, value.as_deref().unwrap_or(&set.value));
+                return None;
+            }
+            Err(reason) => {
+                debug!(target = set.target, option = set.name, reason, "its value cannot be read");
+                return None;
+            }
         }
+        (!self.history.options().has(&record)).then_some(record)
     }
 
     fn run_flush(&mut self, subject: &Subject<'_>, control: &mut Control) -> Result<(), ActuatorError> {
@@ -113,6 +169,11 @@ impl Engine {
                 CompactionState::Running { .. } => {}
             }
             control.take_commands();
+            if control.stopped() {
+                return Err(ActuatorError::Request {
+                    reason: "the agent ends, and the flush goes on".to_owned(),
+                });
+            }
             self.follower.wait(POLL_INTERVAL);
             self.follow(control);
         }
@@ -140,21 +201,30 @@ impl Engine {
         ))
     }
 
-    /// The assessment of the worst of the ranges that the action is for.
-    fn worst(&self, subject: &Subject<'_>, ranges: &[KeyRange]) -> Option<RangeAssessment> {
-        let worst = ranges.first()?;
-        let found = self.plan.assessments.iter().find(|assessed| {
+    /// The worst of the ranges that the action is for, with its part of the relief.
+    fn worst(&self, subject: &Subject<'_>, ranges: &[KeyRange]) -> Option<Worst> {
+        let of_it = |assessed: &&RangeAssessment| {
             assessed.target == subject.target
                 && assessed.database == subject.database
                 && assessed.column_family.as_deref() == Some(subject.column_family)
-                && assessed.range == *worst
-        });
-        found.cloned()
+                && ranges.contains(&assessed.range)
+        };
+        let assessed = || self.plan.assessments.iter().filter(of_it);
+        let pain = |assessed: &RangeAssessment| assessed.pain_seconds_per_second;
+        let worst = assessed().max_by(|one, two| pain(one).total_cmp(&pain(two)))?;
+        let all: f64 = assessed().map(pain).sum();
+        let share = if all > 0.0 { pain(worst) / all } else { 0.0 };
+        Some(Worst { before: worst.clone(), promised: subject.relief * share })
     }
 
     /// Writes down that an action begins; `None`: its target has gone, or it cannot be written down.
-    fn begin_remedy(&mut self, subject: &Subject<'_>, before: &RangeAssessment) -> Option<u64> {
-        let watched = self.roster.watched.iter_mut().find(|watched| watched.target.name == subject.target)?;
+    fn begin_remedy(
+        &mut self,
+        subject: &Subject<'_>,
+        worst: &Worst,
+        option: Option<OptionRecord>,
+    ) -> Option<u64> {
+        let watched = self.watched_mut(subject.target)?;
         let place = Place {
             database: watched.identity_of(Path::new(subject.database))?,
             column_family: subject.column_family.to_owned(),
@@ -169,25 +239,28 @@ impl Engine {
             begin: subject.setting.clone(),
             cost_bytes: subject.cost_bytes,
             reason: subject.reason.to_owned(),
-            pain_before: before.pain_seconds_per_second,
+            pain_before: worst.before.pain_seconds_per_second,
+            relief_promised: worst.promised,
             ..ActionView::default()
         };
-        self.history.begin(Begun { view, process, place: Some(place) }).ok()
+        self.history.begin(Begun { view, process, place: Some(place), option }).ok()
     }
 
-    /// Writes down what came of it; what helped is measured in the worst range.
+    /// Writes down what came of it.
     fn end_remedy(
         &mut self,
         id: u64,
         subject: &Subject<'_>,
         started: Instant,
         result: Result<String, ActuatorError>,
-        before: RangeAssessment,
-        relief: f64,
+        worst: Worst,
     ) {
-        let watched = self.roster.watched.iter_mut().find(|watched| watched.target.name == subject.target);
-        if let Some(watched) = watched {
+        let handles = self.connection(subject).map(|(_, pointers)| pointers);
+        if let Some(watched) = self.watched_mut(subject.target) {
             watched.note_action(result.is_ok());
+            if let (Err(ActuatorError::Hook { .. }), Ok(pointers)) = (&result, handles) {
+                watched.identities.forget(pointers.database);
+            }
         }
         let (state, outcome) = match &result {
             Ok(outcome) => {
@@ -205,8 +278,8 @@ impl Engine {
             (action.state, action.outcome) = (state.into(), outcome);
         });
         if result.is_ok() {
-            let promised = relief.min(before.relief_seconds_per_second);
-            self.history.owe(id, RangeAssessment { relief_seconds_per_second: promised, ..before });
+            let promised = worst.promised;
+            self.history.owe(id, RangeAssessment { relief_seconds_per_second: promised, ..worst.before });
         }
     }
 }

@@ -15,6 +15,8 @@ pub enum Kind {
     Agent,
     /// When a database was last looked at, and what was still wanted of it, by database.
     Survey,
+    /// Options that are set in a target and are to be put back, by database, column family and name.
+    Option,
 }
 
 impl Kind {
@@ -26,6 +28,7 @@ impl Kind {
             Kind::Throttle => "throttle/",
             Kind::Agent => "agent/",
             Kind::Survey => "survey/",
+            Kind::Option => "option/",
         }
     }
 
@@ -60,6 +63,11 @@ impl Batch {
     /// Removes a record.
     pub fn remove(&mut self, kind: Kind, name: &str) {
         self.writes.push((kind.key(name), None));
+    }
+
+    /// Adds the writes of another batch.
+    pub fn append(&mut self, mut other: Batch) {
+        self.writes.append(&mut other.writes);
     }
 
     /// The batch that undoes this one where nothing was there before.

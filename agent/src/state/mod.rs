@@ -228,7 +228,7 @@ impl State {
 /// Opens the store and reads all of it once: damage shows now, while beginning anew is still possible.
 fn open_and_read(directory: &StateDirectory) -> Result<Store, StoreError> {
     let store = Store::open(&directory.store())?;
-    for kind in [Kind::Action, Kind::Event, Kind::Throttle, Kind::Survey] {
+    for kind in [Kind::Action, Kind::Event, Kind::Throttle, Kind::Survey, Kind::Option] {
         store.last::<serde::de::IgnoredAny>(kind, usize::MAX)?;
     }
     Ok(store)

@@ -145,7 +145,8 @@ pub enum RemedyKind {
     Compact,
     /// Waiting a little while tombstones still spread over files that would have to be rewritten with them.
     Wait,
-    /// Setting an option of RocksDB at run time. It is in force until it is set back. Needs the hook.
+    /// Setting an option of RocksDB at run time. It is put back when it is not wanted any more, or the agent ends. Needs
+    /// the hook.
     Options,
 }
 

@@ -11,7 +11,8 @@
 //! needs no greeting, so that an agent can be rid of a hook it does not understand.
 //!
 //! Any agent may ask and look. The first that acts (compacts, flushes, sets options) holds the target until
-//! it has ended or been silent for a while; others are answered with [`ErrorKind::Taken`].
+//! it has ended or been silent for a while; others are answered with [`ErrorKind::Taken`]. Options that it has
+//! changed are put back when it is gone: see [`OptionChange::restore`].
 
 mod frame;
 mod key;
@@ -20,14 +21,15 @@ mod message;
 pub use frame::{FrameError, decode, encode, read, write};
 pub use key::{KeyBytes, KeyError};
 pub use message::{
-    BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
-    Hello, OptionValue, OptionsScope, Request, Response, SetOptions, SstFile, VerifiedColumnFamily,
+    BottommostLevelCompaction, ChangedOption, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind,
+    Finished, Hello, OptionChange, OptionsScope, Request, Response, SetOptions, SstFile,
+    VerifiedColumnFamily,
 };
 
 /// Version of this protocol; both sides must have the same, there is no negotiation: the agent brings
 /// its own hook along. An attached hook of another version is detached and replaced, a preloaded one by a
 /// restart of its host.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// Bytes of JSON in one frame. A page of SST files needs the most; 256 KiB is small enough to hold in
 /// a foreign process without anybody noticing.
@@ -55,6 +57,10 @@ pub const PROPERTY_VALUE_BYTES_MAX: usize = 32 * 1024;
 
 /// Options set at a time: what belongs together, not a configuration.
 pub const OPTIONS_MAX: usize = 16;
+
+/// Options that the hook puts back when the agent is gone, all databases together: a few each in Ozone's some
+/// 30 column families.
+pub const CHANGED_OPTIONS_MAX: usize = 256;
 
 /// Bytes of an option's name; RocksDB's longest is below 60.
 pub const OPTION_NAME_BYTES_MAX: usize = 128;

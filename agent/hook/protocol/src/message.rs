@@ -54,9 +54,11 @@ pub enum Request {
         /// From [`Response::Started`].
         id: u64,
     },
-    /// Change options of the running database; answered by [`Response::Done`]. They stay until somebody
-    /// sets them anew, also in the OPTIONS file: whoever asks remembers what was there.
+    /// Change options of the running database, also in its OPTIONS file; answered by [`Response::Done`].
     SetOptions(SetOptions),
+    /// The options that would be put back if the agent were gone; answered by [`Response::ChangedOptions`]. An
+    /// agent that wants to keep them asks now and then: one that is silent counts as gone.
+    ChangedOptions {},
     /// Forbid or allow manual compactions of a database, the application's own too; answered by
     /// [`Response::Done`]. Forbidding ends those that run. What this connection has forbidden is allowed
     /// again when it ends.
@@ -128,7 +130,7 @@ pub struct SetOptions {
     /// Whose options they are.
     pub scope: OptionsScope,
     /// One to [`crate::OPTIONS_MAX`]; RocksDB takes all or none.
-    pub options: Vec<OptionValue>,
+    pub options: Vec<OptionChange>,
 }
 
 /// Whose options.
@@ -141,14 +143,32 @@ pub enum OptionsScope {
     Database,
 }
 
-/// One option, as the OPTIONS file writes it; neither part has a NUL byte.
+/// One option to change, as the OPTIONS file writes it; no part has a NUL byte.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OptionValue {
+pub struct OptionChange {
     /// Name, 1 to [`crate::OPTION_NAME_BYTES_MAX`] bytes.
     pub name: String,
     /// Value, at most [`crate::OPTION_VALUE_BYTES_MAX`] bytes.
     pub value: String,
+    /// The value that is in force, of the same length at most. The hook puts it back when the agent has ended or
+    /// fallen silent, and before it goes; of several changes the one before the first. Without it the new value
+    /// stays, and nothing is put back any more.
+    pub restore: Option<String>,
+}
+
+/// An option that is not what it was, and will be put back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChangedOption {
+    /// `rocksdb::DBImpl*`.
+    pub database: u64,
+    /// The column family's id; for an option of the database that of any.
+    pub column_family_id: u32,
+    /// Whose option it is.
+    pub scope: OptionsScope,
+    /// Its name.
+    pub name: String,
 }
 
 /// What the hook answers.
@@ -187,6 +207,12 @@ pub enum Response {
         id: u64,
         /// How it stands.
         state: CompactionState,
+    },
+    /// To [`Request::ChangedOptions`].
+    ChangedOptions {
+        /// At most [`crate::CHANGED_OPTIONS_MAX`]. What was changed in a database that its owner has closed since is
+        /// not among them.
+        options: Vec<ChangedOption>,
     },
     /// To requests that have nothing to tell but that they were done.
     Done {},
@@ -313,8 +339,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::{
-        COLUMN_FAMILY_NAME_BYTES_MAX, KEY_BYTES_MAX, OPTION_NAME_BYTES_MAX, OPTION_VALUE_BYTES_MAX,
-        OPTIONS_MAX, PAGE_BYTES_MAX, decode, encode,
+        CHANGED_OPTIONS_MAX, COLUMN_FAMILY_NAME_BYTES_MAX, KEY_BYTES_MAX, OPTION_NAME_BYTES_MAX,
+        OPTION_VALUE_BYTES_MAX, OPTIONS_MAX, PAGE_BYTES_MAX, decode, encode,
     };
 
     fn pointers(name: &str) -> ColumnFamilyPointers {
@@ -372,15 +398,23 @@ mod tests {
             max_subcompactions: Some(u32::MAX),
         });
         assert!(encode(&request).is_ok());
-        let option = OptionValue {
+        let option = OptionChange {
             name: "\u{1}".repeat(OPTION_NAME_BYTES_MAX),
             value: "\u{1}".repeat(OPTION_VALUE_BYTES_MAX),
+            restore: Some("\u{1}".repeat(OPTION_VALUE_BYTES_MAX)),
         };
         let options = vec![option; OPTIONS_MAX];
         let column_family = pointers(&name);
         let request =
             Request::SetOptions(SetOptions { column_family, scope: OptionsScope::Database, options });
         assert!(encode(&request).is_ok());
+        let changed = ChangedOption {
+            database: u64::MAX,
+            column_family_id: u32::MAX,
+            scope: OptionsScope::ColumnFamily,
+            name: "\u{1}".repeat(OPTION_NAME_BYTES_MAX),
+        };
+        assert!(encode(&Response::ChangedOptions { options: vec![changed; CHANGED_OPTIONS_MAX] }).is_ok());
         let file = SstFile {
             number: u64::MAX,
             column_family: name,
