@@ -174,7 +174,9 @@ fn check_history(state: &Path, hook_log: &str) -> Result<()> {
     let of = |states: &[&str]| states.iter().filter_map(|state| by_state.get(*state)).sum::<u64>();
     println!("{} actions: {by_state:?}", actions.len());
     ensure!(of(&["running"]) == 0, "an action still runs: {by_state:?}");
-    ensure!(of(&["interrupted"]) >= 10, "too few were under way to prove anything: {by_state:?}");
+    let cut_off = actions.iter().filter(|action| was_cut_off(action)).count();
+    println!("{cut_off} were under way when their agent was killed");
+    ensure!(cut_off >= 10, "too few were under way to prove anything: {by_state:?}");
     let done = of(&["done", "helped", "did_not_help"]);
     ensure!(done >= 10, "too few were done to prove anything: {by_state:?}");
 
@@ -206,6 +208,11 @@ fn check_history(state: &Path, hook_log: &str) -> Result<()> {
     }
     ensure!(ends.len() == actions.len(), "{} actions were told of, {} are stored", ends.len(), actions.len());
     check_cooldowns(&actions)
+}
+
+/// Whether an action was under way when its agent was killed: what became of it the hook said afterwards, or nobody.
+fn was_cut_off(action: &Value) -> bool {
+    text(action, "/state") == "interrupted" || text(action, "/outcome").starts_with("the agent ended")
 }
 
 /// Cooldowns are kept in whole seconds.
