@@ -34,6 +34,15 @@ struct Arguments {
     /// Keys to create, at full speed, before the paced part.
     #[arg(long, default_value_t = 8_000_000)]
     keys: u64,
+    /// Whether the oldest keys are deleted while the table is filled.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    fill_deletes: bool,
+    /// Keys that are deleted in one go before the paced part, the oldest.
+    #[arg(long, default_value_t = 0)]
+    deletes_at_start: u64,
+    /// Size at which a memtable is flushed.
+    #[arg(long, default_value_t = 64 << 20)]
+    write_buffer_bytes: usize,
     /// Length of the paced part, seconds.
     #[arg(long, default_value_t = 600)]
     seconds: u64,
@@ -63,8 +72,13 @@ struct Arguments {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let table = Table::open(&arguments.directory, arguments.bucket_keys)?;
-    let (creates, deletes) = fill(&table, arguments.keys)?;
+    let table = Table::open(&arguments.directory, arguments.bucket_keys, arguments.write_buffer_bytes)?;
+    let deletes_per_round = if arguments.fill_deletes { DELETES_PER_ROUND } else { 0 };
+    let (creates, mut deletes) = fill(&table, arguments.keys, deletes_per_round)?;
+    for _ in 0..arguments.deletes_at_start {
+        table.delete(deletes)?;
+        deletes += 1;
+    }
     let pace = pace::Pace {
         creates_per_second: arguments.creates_per_second,
         deletes_per_second: arguments.deletes_per_second,
@@ -77,8 +91,8 @@ fn main() -> Result<()> {
     pace::run(&table, &pace, creates, deletes)
 }
 
-/// Creates `keys` keys, and deletes the oldest in proportion; returns how many of both.
-fn fill(table: &Table, keys: u64) -> Result<(u64, u64)> {
+/// Creates `keys` keys, and deletes the oldest, so many to a list; returns how many of both.
+fn fill(table: &Table, keys: u64, deletes_per_round: u64) -> Result<(u64, u64)> {
     let start = Instant::now();
     let (mut creates, mut deletes, mut reported) = (0, 0, 0);
     while creates < keys {
@@ -86,7 +100,7 @@ fn fill(table: &Table, keys: u64) -> Result<(u64, u64)> {
             table.create(creates)?;
             creates += 1;
         }
-        for _ in 0..DELETES_PER_ROUND {
+        for _ in 0..deletes_per_round {
             table.delete(deletes)?;
             deletes += 1;
         }

@@ -20,8 +20,6 @@ const KEYS_PER_LIST: u64 = 100;
 const BLOCK_CACHE_BYTES: usize = 256 << 20;
 /// Uncompressed size of a data block.
 const BLOCK_BYTES: usize = 16 << 10;
-/// Size at which a memtable is flushed.
-const WRITE_BUFFER_BYTES: usize = 64 << 20;
 /// Small, so that the files are many and a range does not share its files with half of the table.
 const TARGET_FILE_BYTES: u64 = 8 << 20;
 /// FNV-1a, 64 bits.
@@ -53,7 +51,7 @@ pub struct List {
 
 impl Table {
     /// Creates the database.
-    pub fn open(directory: &Path, bucket_keys: u64) -> Result<Table> {
+    pub fn open(directory: &Path, bucket_keys: u64, write_buffer_bytes: usize) -> Result<Table> {
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_cache(&Cache::new_lru_cache(BLOCK_CACHE_BYTES));
         blocks.set_block_size(BLOCK_BYTES);
@@ -65,7 +63,7 @@ impl Table {
         options.enable_statistics();
         options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
         let mut table_options = Options::default();
-        table_options.set_write_buffer_size(WRITE_BUFFER_BYTES);
+        table_options.set_write_buffer_size(write_buffer_bytes);
         table_options.set_target_file_size_base(TARGET_FILE_BYTES);
         table_options.set_compression_type(DBCompressionType::Lz4);
         table_options.set_block_based_table_factory(&blocks);
