@@ -16,7 +16,7 @@ use sexton_hook_protocol::{
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long a cancelled compaction may take to end before the agent is told that it still runs.
 const CANCEL_WAIT_MAX: Duration = Duration::from_secs(20);
@@ -61,11 +61,25 @@ struct Shared {
     finished: Condvar,
 }
 
-#[derive(Default)]
 struct Jobs {
     last_id: u64,
     running: Option<Running>,
     outcomes: Vec<(u64, Finished)>,
+}
+
+/// Factor between the time of day in milliseconds and the number of a first job: so many jobs in a millisecond no
+/// RocksDB can do, and up to the year 2250 the numbers are exact in every JSON.
+const IDS_PER_MILLISECOND: u64 = 1_000;
+
+impl Default for Jobs {
+    /// Numbers go on from the time of day: an agent that comes back must not take a job of this hook for one of the
+    /// hook that was here before.
+    fn default() -> Jobs {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let milliseconds = u64::try_from(since_epoch.as_millis()).unwrap_or_default();
+        let last_id = milliseconds.saturating_mul(IDS_PER_MILLISECOND);
+        Jobs { last_id, running: None, outcomes: Vec::new() }
+    }
 }
 
 struct Running {

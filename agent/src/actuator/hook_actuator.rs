@@ -141,6 +141,7 @@ impl<C: BorrowMut<HookClient>> Actuator for HookActuator<C> {
         self.check(request, &pointers)?;
         let started = Instant::now();
         let id = self.client().start_compaction(range)?;
+        self.report.put_job(id);
         let (finished, stopped) = self.wait(id, &pointers, cancelled)?;
         let end = match (finished.cancelled, finished.ok) {
             (true, _) => {

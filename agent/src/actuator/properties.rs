@@ -65,19 +65,32 @@ impl Properties {
     }
 }
 
-/// What a RocksDB said of itself last while an action runs: the hook holds one conversation at a time, and the action
-/// has it.
+/// What is heard of an action while it runs: the hook's number of it, and what the RocksDB said of itself last. The hook
+/// holds one conversation at a time, and the action has it.
 #[derive(Clone, Debug, Default)]
-pub struct PropertyReport(Arc<Mutex<Option<Properties>>>);
+pub struct PropertyReport {
+    properties: Arc<Mutex<Option<Properties>>>,
+    job: Arc<Mutex<Option<u64>>>,
+}
 
 impl PropertyReport {
-    /// Replaces it.
+    /// Replaces what the RocksDB said.
     pub fn put(&self, properties: Properties) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(properties);
+        *self.properties.lock().unwrap_or_else(PoisonError::into_inner) = Some(properties);
     }
 
     /// Takes it, so that nothing is looked at twice.
     pub fn take(&self) -> Option<Properties> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.properties.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The hook has begun, and gave the action this number.
+    pub fn put_job(&self, job: u64) {
+        *self.job.lock().unwrap_or_else(PoisonError::into_inner) = Some(job);
+    }
+
+    /// The number, when there is one; once.
+    pub fn take_job(&self) -> Option<u64> {
+        self.job.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

@@ -71,7 +71,10 @@ impl Engine {
 
     fn may_act(&self, target: &str) -> bool {
         let mut watched = self.roster.watched.iter().filter(|watched| watched.target.name == target);
-        watched.any(|watched| watched.mode == Mode::Act && !watched.is_paused())
+        watched.any(|watched| {
+            let is_free = !self.history.is_unsettled(&watched.target.process);
+            watched.mode == Mode::Act && !watched.is_paused() && is_free
+        })
     }
 
     /// Compacts one range, unless a guard objects; the snapshot shows it as running meanwhile. Gives whether the target

@@ -2,12 +2,14 @@
 //! still owed. All of it is on disk, and outlives the agent and its targets.
 //!
 //! An action is on disk before it is begun. One that was under way when the agent ended is ended by the next run,
-//! once, as interrupted: what the target made of it is not known, so its range rests as if it had been done.
+//! once: as the hook says, where that still knows of it, else as interrupted: what the target made of it is not known
+//! then, so its range rests as if it had been done.
 
 use super::chronicle::Chronicle;
 use super::options::{OptionRecord, Options};
 use super::refusals::{Refused, Told};
 use super::surveys::Surveys;
+use super::unsettled::Unsettled;
 use super::watched::Watched;
 use crate::audit::{Subject, What};
 use crate::snapshot::{ACTIONS_KEPT_MAX, ActionView};
@@ -109,6 +111,9 @@ struct ActionRecord {
     /// What its verification needs, while it is owed. As JSON: what an older agent wrote may lack something, and
     /// then it is not measured.
     owed: Option<serde_json::Value>,
+    /// The hook's number of the job that does all of it, once it has begun.
+    #[serde(default)]
+    job: Option<u64>,
 }
 
 /// An action whose effect is still to be measured.
@@ -157,6 +162,8 @@ pub struct History {
     is_loaded: bool,
     /// Bytes that actions which were interrupted were expected to rewrite.
     interrupted_bytes: u64,
+    /// Actions of an earlier run that the hook may know the end of.
+    unsettled: Vec<Unsettled>,
 }
 
 impl History {
@@ -172,6 +179,7 @@ impl History {
             last_id: 0,
             is_loaded: false,
             interrupted_bytes: 0,
+            unsettled: Vec::new(),
         };
         history.load();
         history
@@ -202,11 +210,62 @@ impl History {
         }
         let open = self.actions.iter().rev().filter(|record| record.view.ended_at.is_none());
         let open: Vec<u64> = open.map(|record| record.view.id).collect();
-        open.into_iter().for_each(|id| self.interrupt(id));
+        for id in open {
+            match self.unsettled_one(id) {
+                Some(unsettled) => self.unsettled.push(unsettled),
+                None => self.interrupt(id),
+            }
+        }
+    }
+
+    /// An action without an end, where its hook may know of it.
+    fn unsettled_one(&self, id: u64) -> Option<Unsettled> {
+        let record = self.actions.iter().find(|record| record.view.id == id)?;
+        let (process, job) = (record.process, record.job?);
+        is_alive(&process).then(|| Unsettled { id, process, job, since: Instant::now() })
+    }
+
+    /// Actions of an earlier run that have no end yet.
+    pub fn unsettled(&self) -> &[Unsettled] {
+        &self.unsettled
+    }
+
+    /// Whether an earlier run may still be acting on this process: then nothing else is begun there.
+    pub fn is_unsettled(&self, process: &ProcessId) -> bool {
+        self.unsettled.iter().any(|unsettled| unsettled.process == *process)
+    }
+
+    /// Ends what is unsettled still: this run will not hear of it.
+    pub fn interrupt_unsettled(&mut self) {
+        self.unsettled.clone().iter().for_each(|unsettled| self.interrupt(unsettled.id));
+    }
+
+    /// Writes down how an action of an earlier run ended, as `change` says.
+    pub fn end_earlier(&mut self, id: u64, rests: bool, change: impl FnOnce(&mut ActionView)) {
+        self.unsettled.retain(|unsettled| unsettled.id != id);
+        let Some(record) = self.record_mut(id) else { return };
+        record.view.is_earlier = false;
+        let cost_bytes = record.view.cost_bytes;
+        self.interrupted_bytes = self.interrupted_bytes.saturating_add(cost_bytes);
+        self.end(id, rests, change);
+    }
+
+    /// Writes down which of the hook's jobs does all of the action that has begun last; `None`: none does, it is being
+    /// done in parts.
+    pub fn note_job(&mut self, job: Option<u64>) {
+        let Some(record) = self.actions.front_mut().filter(|record| record.view.ended_at.is_none()) else {
+            return;
+        };
+        if record.job != job {
+            record.job = job;
+            let batch = batch_of(record);
+            self.chronicle.record(batch);
+        }
     }
 
     /// Ends an action of an earlier run that has no end.
-    fn interrupt(&mut self, id: u64) {
+    pub fn interrupt(&mut self, id: u64) {
+        self.unsettled.retain(|unsettled| unsettled.id != id);
         let Some(record) = self.actions.iter_mut().find(|record| record.view.id == id) else { return };
         let target = if is_alive(&record.process) { "its target lives" } else { "its target has ended too" };
         let reason = format!(
@@ -256,7 +315,7 @@ impl History {
             cost_bytes: view.cost_bytes,
             reason: view.reason.clone(),
         };
-        let record = ActionRecord { view, process, place, past: None, owed: None };
+        let record = ActionRecord { view, process, place, past: None, owed: None, job: None };
         let mut batch = batch_of(&record);
         if let Some(oldest) = id.checked_sub(ACTIONS_STORED_MAX as u64) {
             batch.remove(Kind::Action, &numbered(oldest));

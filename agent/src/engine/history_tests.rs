@@ -127,6 +127,61 @@ fn an_action_under_way_is_interrupted_exactly_once() {
     assert_eq!(names(&third), ["slice_started", "interrupted"]);
 }
 
+/// The hook may know what became of it: it has no end until the hook was asked, over however many runs.
+#[test]
+fn an_action_that_the_hook_may_know_of_waits_for_its_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = open(folder.path());
+    let id = first.begin(begun("a/")).unwrap();
+    first.note_job(Some(4711));
+    drop(first);
+    drop(open(folder.path()));
+    let mut third = open(folder.path());
+    let unsettled: Vec<_> = third.unsettled().iter().map(|it| (it.id, it.process, it.job)).collect();
+    assert_eq!(unsettled, [(id, own(), 4711)]);
+    assert!(third.is_unsettled(&own()) && third.actions().remove(0).ended_at.is_none());
+    assert_eq!(third.take_interrupted_bytes(), 0);
+    third.end_earlier(id, true, |action| action.state = "done".into());
+    assert!(third.unsettled().is_empty());
+    assert_eq!(third.take_interrupted_bytes(), 1_000, "what it may have rewritten is paid for once");
+    assert_eq!(third.past_actions(&identity(1)).len(), 1, "its cooldown counts");
+    drop(third);
+    let mut fourth = open(folder.path());
+    assert!(fourth.unsettled().is_empty() && fourth.take_interrupted_bytes() == 0);
+    assert_eq!(names(&fourth), ["slice_started", "slice_done"]);
+}
+
+#[test]
+fn what_no_hook_was_asked_about_is_interrupted_in_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = open(folder.path());
+    first.begin(begun("a/")).unwrap();
+    first.note_job(Some(4711));
+    drop(first);
+    let mut second = open(folder.path());
+    second.interrupt_unsettled();
+    assert!(second.unsettled().is_empty());
+    drop(second);
+    assert_eq!(names(&open(folder.path())), ["slice_started", "interrupted"]);
+}
+
+/// A part's end is not the action's, and a process that is gone has no hook.
+#[test]
+fn parts_and_processes_that_are_gone_are_interrupted_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = open(folder.path());
+    first.begin(begun("a/")).unwrap();
+    first.note_job(Some(4711));
+    first.note_job(None);
+    let gone = ProcessId { start_time_ticks: 1, ..own() };
+    first.begin(Begun { process: gone, ..begun("b/") }).unwrap();
+    first.note_job(Some(4712));
+    drop(first);
+    let second = open(folder.path());
+    assert!(second.unsettled().is_empty());
+    assert!(second.actions().iter().all(|action| action.state == "interrupted"));
+}
+
 #[test]
 fn failures_add_up_and_help_ends_them() {
     let mut history = nowhere();

@@ -25,6 +25,7 @@ mod slice;
 mod spending;
 mod surveys;
 mod tend;
+mod unsettled;
 mod verify;
 mod watched;
 
@@ -163,6 +164,7 @@ impl Engine {
             }
         }
         self.put_back_all();
+        self.history.interrupt_unsettled();
     }
 
     /// One cycle with a window on every target, for `sexton plan`.
@@ -179,6 +181,8 @@ impl Engine {
         self.bucket.spend(self.history.take_interrupted_bytes());
         self.read_totals();
         self.observe(control, always_window);
+        self.settle_earlier();
+        self.bucket.spend(self.history.take_interrupted_bytes());
         self.lift_pins();
         self.make_plan();
         self.tell_plan();

@@ -22,6 +22,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// How often a window is asked for again where the probe budget had none to give.
 const WINDOW_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
+/// A hook that is asked to begin says what number it has given to that within this time.
+const JOB_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// Shortest pause of a slice: readers that have waited catch up, and what was cancelled is over.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
@@ -154,11 +157,21 @@ impl Engine {
             window_wanted: now,
         };
         let mut course = Course::Go;
+        let is_whole = request.range == compact.range;
+        if !is_whole {
+            self.history.note_job(None);
+        }
         let result = std::thread::scope(|scope| {
             let running = scope.spawn(|| actuator.compact_range(request, &cancelled));
             while !running.is_finished() {
                 control.take_commands();
-                self.follower.wait(self.patience_in_slice(compact));
+                if let Some(job) = report.take_job().filter(|_| is_whole) {
+                    self.history.note_job(Some(job));
+                }
+                // The hook's number of it is written down as soon as there is one.
+                let is_new = now.elapsed() < JOB_WAIT_MAX;
+                let patience = self.patience_in_slice(compact);
+                self.follower.wait(if is_new { patience.min(WINDOW_POLL_INTERVAL) } else { patience });
                 self.follow(control);
                 if course == Course::Go && can_stop {
                     course = self.look_after(&mut watch);

@@ -1,0 +1,138 @@
+//! An agent that is killed in an action: the next one asks the hook what became of it, and the history says so.
+//!
+//! Method: a queue that is acted on all the time. The agent gets `kill -9` just after an action has begun, until a
+//! later one has told of some actions what the hook says of them. The log of the hook, which knows nothing of the
+//! history, is the truth: each such action is a job that ended there, as the history says.
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use sexton_tests::agent::{self, Agent, count, text};
+use sexton_tests::workload::{COLUMN_FAMILY, Start, Workload};
+use sexton_tests::{artifact, state};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// Actions that the hook was asked about, at least.
+const SETTLED_WANTED: usize = 3;
+/// Kills until there are so many; here some ten do.
+const KILLS_MAX: u64 = 60;
+/// A first window and an action after it take a second or two.
+const ACTION_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Kills come so long after an action was written down: jobs take some tens of milliseconds.
+const IN_ACTION_MS: [u64; 4] = [15, 25, 40, 60];
+const POLL: Duration = Duration::from_millis(2);
+
+/// What the history says of an action that the hook was asked about.
+const SETTLED: &str = "the hook says";
+
+fn policy(pid: u32) -> String {
+    format!(
+        r#"mode: act
+targets:
+  - name: queue
+    match: {{ pid: {pid} }}
+    actuator: hook
+    remedies: [compact]
+    column_families:
+      - name: {COLUMN_FAMILY}
+        prefix: {{ delimiter: "/", count: 3 }}
+thresholds: {{ tombstones_per_operation: 100, block_reads_per_operation: 64, pain: 1ns/s, density: 0.0 }}
+loop: {{ interval: 300ms, window: 200ms, survey: 300ms }}
+probes: {{ budget: 50% }}
+io_budget: {{ rate: 1GiB/s, burst: 100GiB }}
+cooldown: 1s
+guards: {{ target_age: 0s }}
+range_bytes_max: 64MiB
+keys: shown
+"#
+    )
+}
+
+#[test]
+fn the_hook_is_asked_what_became_of_an_interrupted_action() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let directory = tempfile::tempdir()?;
+    let hook_log = directory.path().join("hook.log");
+    let mut workload = Workload::start_with(
+        Start {
+            directory: &directory.path().join("db"),
+            keys: 200_000,
+            seconds: 300,
+            preload: Some(&artifact::built("libsexton_hook.so")?),
+            stderr: Stdio::inherit(),
+        },
+        &["--deletes-per-second", "1100", "--bucket-keys", "25000"],
+        &[("SEXTON_HOOK_LOG", &hook_log)],
+    )?;
+    workload.second(LIMIT)?;
+    std::fs::write(directory.path().join("policy.yaml"), policy(workload.process.pid()))?;
+
+    let audit_log = directory.path().join("state/audit.jsonl");
+    for kill in 0..KILLS_MAX {
+        let agent = Agent::spawn(directory.path(), &[])?;
+        wait_for_an_action(&audit_log)?;
+        let pause = IN_ACTION_MS.iter().cycle().nth(usize::try_from(kill)?).copied().unwrap_or_default();
+        std::thread::sleep(Duration::from_millis(pause));
+        // Dropping it is `kill -9` of its pid, and waiting for its end.
+        drop(agent);
+        let told = std::fs::read_to_string(&audit_log)?;
+        if told.matches(SETTLED).count() >= SETTLED_WANTED {
+            break;
+        }
+    }
+    let mut last = Agent::start_again(directory.path())?;
+    last.wait_for(LIMIT, "the last actions' ends", |agent| {
+        let actions = agent.get("/api/v1/actions")?;
+        let all = agent::list(&actions, "actions")?;
+        let earlier = all.iter().filter(|action| action.get("is_earlier") == Some(&Value::Bool(true)));
+        Ok(earlier.into_iter().all(|action| !text(action, "/ended_at").is_empty()).then_some(()))
+    })?;
+    last.stop()?;
+    check(&directory.path().join("state"), &std::fs::read_to_string(&hook_log)?)
+}
+
+/// Waits until the agent has written down that an action begins.
+fn wait_for_an_action(audit_log: &Path) -> Result<()> {
+    let started = || -> usize {
+        let text = std::fs::read_to_string(audit_log).unwrap_or_default();
+        text.matches("\"event\":\"slice_started\"").count()
+    };
+    let (before, deadline) = (started(), Instant::now() + ACTION_WAIT_MAX);
+    while Instant::now() < deadline {
+        if started() > before {
+            return Ok(());
+        }
+        std::thread::sleep(POLL);
+    }
+    bail!("no action has begun within {ACTION_WAIT_MAX:?}")
+}
+
+/// Each action has one beginning and one end; what the hook was asked about is a job of its own log.
+fn check(state: &Path, hook_log: &str) -> Result<()> {
+    let events = state::events(&state.join("audit.jsonl"))?;
+    let mut settled = 0;
+    for record in state::records(state, "action")?.into_values() {
+        let action = record.get("view").context("a record without an action")?;
+        let id = count(action, "/id")?;
+        let about = events.iter().filter(|event| count(event, "/action_id").is_ok_and(|about| about == id));
+        let told: Vec<&str> = about
+            .map(state::name)
+            .filter(|name| ["slice_started", "slice_done", "interrupted"].contains(name))
+            .collect();
+        let end = if text(action, "/state") == "interrupted" { "interrupted" } else { "slice_done" };
+        ensure!(told == ["slice_started", end], "{told:?} was told of {action}");
+        if !text(action, "/outcome").contains(SETTLED) {
+            continue;
+        }
+        settled += 1;
+        let job = count(&record, "/job")?;
+        let line = hook_log.lines().find(|line| line.contains(&format!("compaction {job} ended after")));
+        let line = line.with_context(|| format!("the hook has no job {job}: {record}"))?;
+        let is_done = line.ends_with("None");
+        ensure!(is_done == (text(action, "/state") == "done"), "the hook: {line}; the history: {action}");
+    }
+    ensure!(settled >= SETTLED_WANTED, "only {settled} actions were settled by asking the hook");
+    Ok(())
+}
