@@ -2,7 +2,8 @@
 //!
 //! Databases of differing shapes are built with RocksDB; the agent's own reader sees their files and options;
 //! the tuner predicts; then these keys are compacted and the input sizes of the jobs in RocksDB's event log
-//! are summed up. Every slice has to be within a fifth.
+//! are summed up. Every slice has to be within a fifth. Deletions are left in its files where the tuner says so, and
+//! nowhere else: of slices that the planner cuts, nowhere.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -16,7 +17,7 @@ use sexton::sst::{self, PropertiesCache, Reader};
 use sexton_tests::artifact;
 use sexton_tuner::cost::{Bottommost, Levels};
 use sexton_tuner::evidence::SstFile;
-use sexton_tuner::slice::{SliceInput, slices};
+use sexton_tuner::slice::{Slice, SliceInput, slices};
 use sexton_tuner::{Key, KeyRange};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -45,15 +46,16 @@ fn predictions_are_within_a_fifth_of_what_rocksdb_reports() -> Result<()> {
         }
     }
     println!(
-        "{:<34} {:>22} {:>16} {:>12} {:>12} {:>7}",
-        "shape", "keys", "bottommost", "predicted", "reported", "off"
+        "{:<34} {:>22} {:>16} {:>12} {:>12} {:>7} {:>6}",
+        "shape", "keys", "bottommost", "predicted", "reported", "off", "left"
     );
     for row in &rows {
         println!("{row}");
-        if row.difference() > DIFFERENCE_MAX {
+        if row.difference() > DIFFERENCE_MAX || !row.leaves_what_was_said() {
             println!("{}", row.details);
         }
     }
+    let surprises = rows.iter().filter(|row| !row.leaves_what_was_said()).count();
     let off: Vec<f64> = rows.iter().map(Row::difference).collect();
     let wrong = off.iter().filter(|off| **off > DIFFERENCE_MAX).count();
     let mean = off.iter().sum::<f64>() / off.len().max(1) as f64;
@@ -66,6 +68,7 @@ fn predictions_are_within_a_fifth_of_what_rocksdb_reports() -> Result<()> {
     let compared = rows.iter().filter(|row| row.reported > 0).count();
     ensure!(compared >= SLICES_MIN, "only {compared} slices were compared");
     ensure!(wrong == 0, "{wrong} of {} slices are off by more than a fifth; see the table", rows.len());
+    ensure!(surprises == 0, "{surprises} slices have left deletions, or none, against what was said");
     Ok(())
 }
 
@@ -192,8 +195,12 @@ fn shapes() -> Vec<Shape> {
                 writer.put(0..KEYS, 7)?;
                 writer.delete(6_000..12_000, 2)
             },
-            // What still lies in L0 is not compacted: see `growing`.
-            requests: vec![sliced(6_000, 12_000, MIB), whole(0, 2_000, Bottommost::Default)],
+            requests: vec![
+                sliced(6_000, 12_000, MIB),
+                whole(0, 2_000, Bottommost::Default),
+                whole(14_000, 16_000, Bottommost::ForceOptimized),
+                whole(18_000, 21_000, Bottommost::Force),
+            ],
         },
         Shape {
             name: "a queue: oldest deleted first",
@@ -225,7 +232,24 @@ fn shapes() -> Vec<Shape> {
                 }
                 Ok(())
             },
-            requests: vec![sliced(14_000, 20_000, MIB / 32), whole(20_000, 22_000, Bottommost::Force)],
+            requests: vec![
+                sliced(14_000, 20_000, MIB / 32),
+                whole(20_000, 22_000, Bottommost::Force),
+                whole(22_000, 23_000, Bottommost::ForceOptimized),
+            ],
+        },
+        Shape {
+            name: "written between tombstones",
+            options: |_| {},
+            fill: written_between_tombstones,
+            // The first stops at what it has written itself.
+            requests: vec![whole(4_000, 10_000, Bottommost::ForceOptimized), sliced(4_000, 10_000, 4 * MIB)],
+        },
+        Shape {
+            name: "the same, as the planner does it",
+            options: |_| {},
+            fill: written_between_tombstones,
+            requests: vec![sliced(4_000, 10_000, 8 * MIB)],
         },
         Shape {
             name: "one wide file over many",
@@ -334,6 +358,18 @@ fn shapes() -> Vec<Shape> {
     ]
 }
 
+/// Tombstones at the bottom on either side of keys that other tombstones, in L0, are about.
+fn written_between_tombstones(writer: &Writer) -> Result<()> {
+    writer.put(0..4_000, 1)?;
+    writer.put(6_000..8_000, 1)?;
+    writer.compact_everything()?;
+    for begin in [4_000, 8_000] {
+        writer.delete(begin..begin + 2_000, 1)?;
+        writer.move_down(begin..begin + 2_000)?;
+    }
+    writer.delete(6_500..7_000, 1)
+}
+
 /// What all shapes begin with: small files, so that a few megabytes make many of them.
 fn small(options: &mut Options) {
     options.create_if_missing(true);
@@ -434,6 +470,10 @@ struct Row {
     bottommost: Bottommost,
     predicted: u64,
     reported: u64,
+    /// Deletions that are said to be left in its files.
+    left_predicted: u64,
+    /// Those that are.
+    left: u64,
     /// The files before, and the jobs as RocksDB told them.
     details: String,
 }
@@ -466,7 +506,11 @@ impl Case {
                     max_slice_bytes,
                     are_in_memtables: false,
                 };
-                slices(&input).into_iter().map(|slice| (slice.range, slice.bottommost)).collect()
+                let slices = slices(&input);
+                let leaves =
+                    |slice: &Slice| levels.predict(&slice.range, slice.bottommost).deletions_left > 0;
+                ensure!(!slices.iter().any(leaves), "a slice would leave deletions: {slices:?}");
+                slices.into_iter().map(|slice| (slice.range, slice.bottommost)).collect()
             }
         };
         ensure!(!wanted.is_empty(), "no slices");
@@ -488,7 +532,7 @@ impl Case {
     fn compact(&self, shape: &'static str, range: &KeyRange, bottommost: Bottommost) -> Result<Row> {
         let (mut files, levels) = self.look()?;
         files.sort_by(|one, two| (one.level, &one.smallest).cmp(&(two.level, &two.smallest)));
-        let predicted = levels.predict(range, bottommost).read_bytes;
+        let prediction = levels.predict(range, bottommost);
         let log = Log::at_its_end(self.directory.path())?;
         let begin = (!range.begin.is_empty()).then(|| range.begin.as_bytes());
         let end = range.end.as_ref().map(Key::as_bytes);
@@ -507,7 +551,18 @@ impl Case {
             reported += bytes;
             writeln!(details, "  {job}")?;
         }
-        Ok(Row { shape, keys, bottommost, predicted, reported, details })
+        let (after, _) = self.look()?;
+        let inside = after.iter().filter(|file| range.overlaps_closed(&file.smallest, &file.largest));
+        Ok(Row {
+            shape,
+            keys,
+            bottommost,
+            predicted: prediction.read_bytes,
+            reported,
+            left_predicted: prediction.deletions_left,
+            left: inside.map(|file| file.deletions).sum(),
+            details,
+        })
     }
 }
 
@@ -550,6 +605,11 @@ impl Row {
         }
         self.predicted.abs_diff(self.reported) as f64 / self.reported.max(1) as f64
     }
+
+    /// Whether there are deletions left where some were to be, and none where none were.
+    fn leaves_what_was_said(&self) -> bool {
+        (self.left > 0) == (self.left_predicted > 0)
+    }
 }
 
 impl std::fmt::Display for Row {
@@ -558,8 +618,8 @@ impl std::fmt::Display for Row {
         let (keys, off) = (&self.keys, self.difference() * 100.0);
         write!(
             formatter,
-            "{:<34} {keys:>22} {bottommost:>16} {:>12} {:>12} {off:>6.1}%",
-            self.shape, self.predicted, self.reported
+            "{:<34} {keys:>22} {bottommost:>16} {:>12} {:>12} {off:>6.1}% {:>6}",
+            self.shape, self.predicted, self.reported, self.left
         )
     }
 }

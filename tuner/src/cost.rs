@@ -22,7 +22,8 @@ pub enum Bottommost {
     /// `kIfHaveCompactionFilter`, RocksDB's default: nothing, where there is no filter.
     #[default]
     Default,
-    /// `kForceOptimized`: those that the compaction has not just written are rewritten.
+    /// `kForceOptimized`: those that the compaction has not just written are rewritten, but only up to the first
+    /// that it has.
     ForceOptimized,
     /// `kForce`: all of them are rewritten.
     Force,
@@ -110,13 +111,27 @@ impl Levels {
     }
 
     /// The cheapest way of compacting the range that leaves no deletion in its bottommost files as it is:
-    /// these are forced only where they hold some.
+    /// these are forced only where they hold some, and plainly only where `kForceOptimized` would not reach them all.
     pub fn compaction(&self, range: &KeyRange) -> (Bottommost, Prediction) {
-        let gentle = self.predict(range, Bottommost::Default);
-        if gentle.deletions_left == 0 && self.is_sound {
-            return (Bottommost::Default, gentle);
+        self.least(range, &[Bottommost::Default, Bottommost::ForceOptimized])
+    }
+
+    /// The cheapest way that also removes what a flush brings down to the bottommost level: tombstones in memtables
+    /// that nothing lies below are moved there as they are. Where files there hold others already, the flush can come
+    /// to lie between them, and so all are forced.
+    pub fn compaction_of_memtables(&self, range: &KeyRange) -> (Bottommost, Prediction) {
+        match self.predict(range, Bottommost::Default).deletions_left {
+            0 => self.least(range, &[Bottommost::ForceOptimized]),
+            _ => self.least(range, &[]),
         }
-        (Bottommost::Force, self.predict(range, Bottommost::Force))
+    }
+
+    /// The first of these ways that leaves no deletion, or plain force.
+    fn least(&self, range: &KeyRange, ways: &[Bottommost]) -> (Bottommost, Prediction) {
+        let predictions = ways.iter().map(|way| (*way, self.predict(range, *way)));
+        let mut enough =
+            predictions.filter(|(_, prediction)| prediction.deletions_left == 0 && self.is_sound);
+        enough.next().unwrap_or_else(|| (Bottommost::Force, self.predict(range, Bottommost::Force)))
     }
 
     /// Bytes that [`Levels::compaction`] reads.
@@ -296,12 +311,37 @@ mod tests {
         assert_eq!((moved.read_bytes, moved.jobs, moved.deletions_left), (0, 0, 50));
         let files: Vec<&SstFile> = files.iter().collect();
         let levels = Levels::of(&files, &ColumnFamilyOptions::default());
-        assert_eq!(levels.compaction(&range("a", "b")).0, Bottommost::Force);
+        assert_eq!(levels.compaction(&range("a", "b")).0, Bottommost::ForceOptimized);
         assert_eq!(levels.compaction_cost_bytes(&range("a", "b")), 1 << 20);
         // With a compaction filter they are rewritten instead, and lose them on the way.
         let options = ColumnFamilyOptions { has_compaction_filter: true, ..ColumnFamilyOptions::default() };
         let filtered = Levels::of(&files, &options).predict(&range("a", "b"), Bottommost::Default);
         assert_eq!((filtered.read_bytes, filtered.deletions_left), (1 << 20, 0));
+    }
+
+    /// `kForceOptimized` stops at the first file that the compaction has written.
+    #[test]
+    fn plain_force_is_taken_where_what_was_written_lies_between_tombstones() {
+        let live = SstFile { entries: 1000, ..file(6, "c", "d", 1000) };
+        let files = [dying(6, "a", "b", 100), dying(5, "c", "d", 10), live];
+        let (before, between) = (&files[..], &[&files[..], &[dying(6, "e", "f", 100)]].concat()[..]);
+        let way = |files: &[SstFile]| {
+            let files: Vec<&SstFile> = files.iter().collect();
+            Levels::of(&files, &ColumnFamilyOptions::default()).compaction(&range("a", "f"))
+        };
+        assert_eq!((way(before).0, way(before).1.deletions_left), (Bottommost::ForceOptimized, 0));
+        assert_eq!(predict(between, "a", "f", Bottommost::ForceOptimized).deletions_left, 50);
+        assert_eq!((way(between).0, way(between).1.deletions_left), (Bottommost::Force, 0));
+    }
+
+    #[test]
+    fn what_memtables_hold_is_forced_out() {
+        let way = |files: &[SstFile]| {
+            let files: Vec<&SstFile> = files.iter().collect();
+            Levels::of(&files, &ColumnFamilyOptions::default()).compaction_of_memtables(&range("a", "b")).0
+        };
+        assert_eq!(way(&[file(6, "a", "b", 100)]), Bottommost::ForceOptimized);
+        assert_eq!(way(&[dying(6, "a", "b", 100)]), Bottommost::Force);
     }
 
     #[test]

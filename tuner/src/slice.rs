@@ -115,7 +115,7 @@ fn slice(input: &SliceInput<'_>, range: KeyRange, deletions: u64) -> Slice {
 
 fn compaction(input: &SliceInput<'_>, range: &KeyRange) -> (Bottommost, Prediction) {
     if input.are_in_memtables {
-        return (Bottommost::Force, input.levels.predict(range, Bottommost::Force));
+        return input.levels.compaction_of_memtables(range);
     }
     input.levels.compaction(range)
 }
@@ -177,7 +177,9 @@ mod tests {
         let slices = cut(&bottom(), 0, 100, 192 * KIB);
         let costs: Vec<u64> = slices.iter().map(|slice| slice.cost_bytes / KIB).collect();
         assert_eq!(costs, [192, 192, 192, 64]);
-        assert!(slices.iter().all(|slice| slice.bottommost == Bottommost::Force && slice.deletions > 0));
+        assert!(
+            slices.iter().all(|slice| slice.bottommost == Bottommost::ForceOptimized && slice.deletions > 0)
+        );
     }
 
     #[test]

@@ -208,13 +208,18 @@ impl<'o> Walk<'o> {
             self.step(level, output, &span, Bottommost::Force);
             level = output;
         }
+        match bottommost {
+            // The filter has to see them all.
+            Bottommost::Default if self.options.has_compaction_filter => {
+                self.step(level, level, &span, Bottommost::ForceOptimized);
+            }
+            Bottommost::Default => {}
+            forced => self.step(level, level, &span, forced),
+        }
+        // What the compaction has written at the bottom holds none.
         let untouched = |file: &&File| !file.is_new && span.overlaps(file);
         let files = self.levels.get(level).into_iter().flatten().filter(untouched);
-        let left = files.map(|file| file.deletions).fold(0, u64::saturating_add);
-        if bottommost != Bottommost::Default {
-            self.step(level, level, &span, bottommost);
-        }
-        self.prediction.deletions_left = if bottommost == Bottommost::Default { left } else { 0 };
+        self.prediction.deletions_left = files.map(|file| file.deletions).fold(0, u64::saturating_add);
         self.prediction
     }
 
@@ -264,12 +269,10 @@ impl<'o> Walk<'o> {
             inputs.truncate(fitting);
         }
         if input == output && bottommost == Bottommost::ForceOptimized {
+            // The first run of files that are not new. RocksDB means to come back for further ones and does not (it
+            // looks for them in the list that it has cut to the first run; 6.x to 11.x).
             let is_new = |place: &usize| self.file(input, *place).is_none_or(|file| file.is_new);
-            let old: Vec<usize> =
-                inputs.iter().copied().skip_while(is_new).take_while(|place| !is_new(place)).collect();
-            let behind = old.last()?;
-            is_all = is_all && inputs.iter().all(|place| place <= behind || is_new(place));
-            inputs = old;
+            inputs = inputs.into_iter().skip_while(is_new).take_while(|place| !is_new(place)).collect();
         }
         if inputs.is_empty() {
             return None;

@@ -104,7 +104,7 @@ pub(super) mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
     use crate::target::facts::ProcessId;
-    use sexton_tuner::{key::Key, range::KeyRange};
+    use sexton_tuner::{cost::Bottommost, key::Key, range::KeyRange};
     use std::path::PathBuf;
 
     pub fn request(begin: &[u8], end: Option<&[u8]>) -> CompactRequest {
@@ -116,7 +116,7 @@ pub(super) mod tests {
             handles: None,
             range: KeyRange { begin: Key::new(begin), end: end.map(Key::new) },
             cost_bytes: 1 << 20,
-            force_bottommost: true,
+            bottommost: Bottommost::ForceOptimized,
         }
     }
 

@@ -9,6 +9,7 @@ use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
     KeyBytes,
 };
+use sexton_tuner::cost::Bottommost;
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::range::KeyRange;
 use std::borrow::BorrowMut;
@@ -196,9 +197,10 @@ fn compact_range(
         column_family: pointers.clone(),
         begin: key(begin.as_bytes())?,
         end: end.as_ref().map(|end| key(end.as_bytes())).transpose()?,
-        bottommost: match request.force_bottommost {
-            true => BottommostLevelCompaction::Force,
-            false => BottommostLevelCompaction::IfHaveCompactionFilter,
+        bottommost: match request.bottommost {
+            Bottommost::Default => BottommostLevelCompaction::IfHaveCompactionFilter,
+            Bottommost::ForceOptimized => BottommostLevelCompaction::ForceOptimized,
+            Bottommost::Force => BottommostLevelCompaction::Force,
         },
         max_subcompactions: None,
     })

@@ -2,6 +2,7 @@
 
 use crate::target::facts::ProcessId;
 use sexton_hook_protocol::ColumnFamilyPointers;
+use sexton_tuner::cost::Bottommost;
 use sexton_tuner::range::KeyRange;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,9 +24,9 @@ pub struct CompactRequest {
     pub range: KeyRange,
     /// Bytes that it is expected to rewrite.
     pub cost_bytes: u64,
-    /// `BottommostLevelCompaction::kForce`: rewrite the bottommost level too, where tombstones lie that
-    /// nothing else would remove.
-    pub force_bottommost: bool,
+    /// What is done with the bottommost level's files: rewritten where tombstones lie that nothing else would
+    /// remove.
+    pub bottommost: Bottommost,
 }
 
 impl CompactRequest {

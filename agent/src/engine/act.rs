@@ -17,7 +17,6 @@ use crate::actuator::{
 use crate::snapshot::ActionView;
 use crate::sst::Order;
 use crate::target::process::is_alive;
-use sexton_tuner::cost::Bottommost;
 use sexton_tuner::guard::Course;
 use sexton_tuner::plan::{Action, CompactRange, SetThrottle};
 use sexton_tuner::policy::{ActuatorKind, KeyDisplay, Mode};
@@ -354,6 +353,6 @@ fn request(watched: &Watched, compact: &CompactRange) -> CompactRequest {
         column_family: compact.column_family.clone(),
         range: compact.range.clone(),
         cost_bytes: compact.cost_bytes,
-        force_bottommost: compact.bottommost != Bottommost::Default,
+        bottommost: compact.bottommost,
     }
 }
