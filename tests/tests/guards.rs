@@ -33,7 +33,7 @@ targets:
 loop: {{ interval: 2s, window: 1s, survey: 60s }}
 probes: {{ budget: 20% }}
 io_budget: {{ rate: 64MiB/s, burst: 1GiB }}
-cooldown: 10s
+cooldown: 2s
 guards: {{ {guards} }}
 keys: shown
 "#

@@ -213,8 +213,12 @@ pub struct PastAction {
     pub range: KeyRange,
     /// When it ended, in seconds since the Unix epoch.
     pub ended_unix_s: i64,
-    /// Whether verification found the promised gain; `None` while not yet verified.
+    /// Whether verification found the promised gain; `None` while not yet verified, and where nothing is verified:
+    /// it was interrupted, or given up.
     pub helped: Option<bool>,
+    /// Whether its measurement is still owed.
+    #[serde(default)]
+    pub awaits_verdict: bool,
     /// How many times in a row acting on this range has not helped.
     pub failures_in_a_row: u32,
     /// What was done. A flush and a compaction of the same keys do not wait for each other.

@@ -201,6 +201,8 @@ pub enum Rule {
     Cooldown,
     /// Compacting it did not help the last times.
     BackOff,
+    /// What the last action came to has not been measured yet.
+    Unverified,
     /// A better range shares keys with it.
     Overlap,
     /// There are too many better ranges.
@@ -225,6 +227,7 @@ impl Rule {
             Rule::Sliver => "sliver",
             Rule::Cooldown => "cooldown",
             Rule::BackOff => "back_off",
+            Rule::Unverified => "unverified",
             Rule::Overlap => "overlap",
             Rule::QueueFull => "queue_full",
             Rule::OverBudget => "over_budget",

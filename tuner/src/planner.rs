@@ -36,6 +36,10 @@ const BACK_OFF_MIN: TimeSpan = TimeSpan::from_seconds(60);
 /// But never longer than this: what pinned the tombstones goes away some day.
 const BACK_OFF_MAX: TimeSpan = TimeSpan::from_seconds(7 * 86_400);
 
+/// So long a range waits for what the last action on it came to. A window a minute has shown it by then; where none
+/// could be opened, nothing will be known, and the range is acted on again as if it had helped.
+const VERDICT_WAIT_MAX: TimeSpan = TimeSpan::from_seconds(15 * 60);
+
 /// One database's column families, looked up as they are needed.
 pub(crate) struct Families<'a> {
     evidence: &'a Evidence,
@@ -360,7 +364,8 @@ impl<'a> Planner<'a> {
         Ok(column_family.clone())
     }
 
-    /// Whether enough time has passed since these keys were last acted on in this way.
+    /// Whether enough time has passed since these keys were last acted on in this way, and it is known what came
+    /// of it.
     fn rested(
         &self,
         evidence: &Evidence,
@@ -372,9 +377,9 @@ impl<'a> Planner<'a> {
             past.column_family == column_family && past.remedy == remedy && past.range.overlaps(range)
         });
         let cooldown = self.input.policy.cooldown;
-        let rests = past.map(|past| self.rest(past, cooldown));
+        let rests = past.clone().map(|past| self.rest(past, cooldown));
         let Some((left_s, ended_s_ago, failures)) = rests.filter(|rest| rest.0 > 0).max() else {
-            return Ok(());
+            return self.verified(past);
         };
         let ago = words::span(ended_s_ago);
         if ended_s_ago < seconds(cooldown) {
@@ -389,10 +394,31 @@ impl<'a> Planner<'a> {
         Err((Rule::BackOff, reason))
     }
 
+    /// Whether it is known what earlier actions came to: what is done before the verdict spoils the measurement,
+    /// and may be done for nothing once more.
+    fn verified<'p>(&self, past: impl Iterator<Item = &'p PastAction>) -> Result<(), (Rule, String)> {
+        let waiting = past.filter(|past| past.awaits_verdict).map(|past| self.ended_s_ago(past));
+        match waiting.min().filter(|ago_s| *ago_s < seconds(VERDICT_WAIT_MAX)) {
+            None => Ok(()),
+            Some(ago_s) => {
+                let ago = words::span(ago_s);
+                let reason = format!(
+                    "compacted {ago} ago, and what came of it is not measured yet: waits for that, at most \
+                     {VERDICT_WAIT_MAX}"
+                );
+                Err((Rule::Unverified, reason))
+            }
+        }
+    }
+
+    /// An end in the future is a clock that was set back: as if it had ended just now.
+    fn ended_s_ago(&self, past: &PastAction) -> i64 {
+        self.input.now.as_second().saturating_sub(past.ended_unix_s).max(0)
+    }
+
     /// Seconds that are left, seconds since the end of the action, and how often in a row it has not helped.
     fn rest(&self, past: &PastAction, cooldown: TimeSpan) -> (i64, i64, u32) {
-        // An end in the future is a clock that was set back: as if it had ended just now.
-        let ago_s = self.input.now.as_second().saturating_sub(past.ended_unix_s).max(0);
+        let ago_s = self.ended_s_ago(past);
         let rest_s = match past.failures_in_a_row {
             0 => seconds(cooldown),
             failures => {

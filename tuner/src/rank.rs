@@ -208,7 +208,7 @@ impl<'a> Picture<'a> {
         let evidence = assessor.evidence;
         let files: Vec<&SstFile> = evidence.files.iter().filter(|file| file.column_family == name).collect();
         let waiting =
-            evidence.past_actions.iter().filter(|past| past.column_family == name && past.helped.is_none());
+            evidence.past_actions.iter().filter(|past| past.column_family == name && past.awaits_verdict);
         let kept: Vec<&KeyRange> = waiting.map(|past| &past.range).collect();
         let parts: Vec<&SstFile> = parts.iter().collect();
         let input = CandidateInput {

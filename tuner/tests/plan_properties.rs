@@ -122,7 +122,8 @@ prop_compose! {
         remedy in prop_oneof![4 => Just(RemedyKind::Compact), 1 => Just(RemedyKind::Flush)],
     ) -> PastAction {
         let range = KeyRange::new(begin, end).unwrap_or_else(KeyRange::everything);
-        PastAction { column_family, range, ended_unix_s, helped, failures_in_a_row, remedy }
+        let awaits_verdict = helped.is_none();
+        PastAction { column_family, range, ended_unix_s, helped, awaits_verdict, failures_in_a_row, remedy }
     }
 }
 

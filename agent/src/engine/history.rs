@@ -520,7 +520,10 @@ impl History {
     pub fn past_actions(&self, database: &DatabaseIdentity) -> Vec<PastAction> {
         let here =
             |record: &&ActionRecord| record.place.as_ref().is_some_and(|place| place.database == *database);
-        let past = self.actions.iter().filter(here).filter_map(|record| record.past.clone());
+        let past = self.actions.iter().filter(here).filter_map(|record| {
+            let awaits_verdict = self.owed.iter().any(|owed| owed.id == record.view.id);
+            record.past.clone().map(|past| PastAction { awaits_verdict, ..past })
+        });
         let mut past: Vec<PastAction> = past.take(PAST_ACTIONS_MAX).collect();
         past.reverse();
         past
@@ -655,6 +658,7 @@ fn past_action(place: &Place, action: &str, now: jiff::Timestamp) -> PastAction 
         range: place.range.clone(),
         ended_unix_s: now.as_second(),
         helped: None,
+        awaits_verdict: false,
         failures_in_a_row: 0,
         remedy: match action {
             "flush" => RemedyKind::Flush,

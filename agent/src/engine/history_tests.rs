@@ -83,6 +83,7 @@ fn a_measurement_is_not_owed_for_ever() {
     }
     assert_eq!(windows, VERIFY_WINDOWS_MAX + 1);
     assert!(!history.owes("java-1"));
+    assert!(history.past_actions(&identity(1)).iter().all(|past| !past.awaits_verdict));
 }
 
 #[test]
@@ -102,11 +103,14 @@ fn what_was_done_and_what_is_owed_outlives_the_agent() {
     let action = second.actions().remove(0);
     assert_eq!((action.id, action.state.as_str(), action.is_earlier), (id, "done", true));
     assert!(second.owes("java-1"), "its target still lives");
+    assert!(second.past_actions(&identity(1)).iter().all(|past| past.awaits_verdict));
     assert_eq!(second.budget(), Some(bucket));
     let throttles = second.throttles();
     assert_eq!(throttles.len(), 1, "those of ended processes are forgotten: {throttles:?}");
     assert_eq!(done(&mut second, "b/"), id + 1, "counting goes on");
-    assert_eq!(second.past_actions(&identity(1)).len(), 2);
+    let waiting: Vec<bool> =
+        second.past_actions(&identity(1)).iter().map(|past| past.awaits_verdict).collect();
+    assert_eq!(waiting, [true, false], "nothing was promised of the second one");
     assert!(second.past_actions(&identity(2)).is_empty(), "another database at the same path");
 }
 
@@ -118,8 +122,12 @@ fn an_action_under_way_is_interrupted_exactly_once() {
     let action = second.actions().remove(0);
     assert_eq!((action.id, action.state.as_str(), action.is_earlier), (id, "interrupted", false));
     assert!(action.ended_at.is_some());
-    assert_eq!(second.past_actions(&identity(1)).len(), 1, "its cooldown counts");
+    let past = second.past_actions(&identity(1));
+    assert_eq!(past.len(), 1, "its cooldown counts");
+    assert!(past.iter().all(|past| !past.awaits_verdict), "nobody will measure it");
     assert_eq!((second.take_interrupted_bytes(), second.take_interrupted_bytes()), (1_000, 0));
+    assert_eq!(second.take_interrupted(), [(own(), "/db".into())]);
+    assert!(second.take_interrupted().is_empty());
     drop(second);
     let mut third = open(folder.path());
     assert_eq!(third.take_interrupted_bytes(), 0);

@@ -165,6 +165,7 @@ fn past(fields: &Fields<'_>, column_family: String) -> Result<PastAction, String
             Some(&"failed") => Some(false),
             _ => Some(true),
         },
+        awaits_verdict: fields.0.last() == Some(&"pending"),
         failures_in_a_row: u32::try_from(fields.number("failures")?.unwrap_or(0)).unwrap_or(u32::MAX),
         remedy: match fields.named("remedy") {
             Some("flush") => RemedyKind::Flush,
