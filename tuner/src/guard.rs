@@ -30,7 +30,7 @@ pub enum Guard {
     FlushPending,
     /// The file system has no room for the slice.
     DiskSpace,
-    /// Other compactions run on the block device.
+    /// As many compactions run on the block device as may.
     DeviceBusy,
     /// The process has only just started.
     TargetAge,
@@ -93,7 +93,8 @@ pub struct Readings {
     pub delayed_write_bytes_per_second: Option<u64>,
     /// `rocksdb.is-write-stopped`.
     pub is_write_stopped: Option<bool>,
-    /// `rocksdb.num-running-compactions`, summed over the databases that are known on the same block device.
+    /// Slices that may run in the databases on the same block device; where the policy counts RocksDB's own
+    /// compactions, `rocksdb.num-running-compactions` of them all.
     pub compactions_on_device: Option<u64>,
     /// Bytes that are free in the database's file system.
     pub disk_free_bytes: Option<u64>,
@@ -321,9 +322,10 @@ impl Check<'_> {
         if running < most {
             return None;
         }
+        let what = if self.policy.count_rocksdb_compactions { "compactions" } else { "slices" };
         objection(
             Guard::DeviceBusy,
-            format!("compactions running on its block device: {running}; the most is {most}"),
+            format!("{what} running on its block device: {running}; the most is {most}"),
         )
     }
 

@@ -8,6 +8,7 @@ use super::guards::properties;
 use super::history::{Begun, Place};
 use super::publish::shown;
 use super::slice::Ran;
+use super::unseen::may_run_on;
 use super::watched::Watched;
 use super::{Control, Engine};
 use crate::actuator::{
@@ -112,6 +113,8 @@ impl Engine {
         self.note_end(compact, id, rests, (started.elapsed(), &ran, &effect));
         if is_gone {
             self.history.tell_target_gone(id);
+        } else if ran.result.as_ref().is_err_and(may_run_on) {
+            self.unseen.add(process, PathBuf::from(&compact.database));
         }
         if is_done(&ran) {
             // What is looked for afterwards is what this slice promised, in the whole range.

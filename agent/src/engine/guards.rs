@@ -197,15 +197,25 @@ impl Engine {
         }
     }
 
-    /// Compactions that run in all databases on the same block device that can be asked; `None` where this one cannot.
+    /// Compactions in all databases on the same block device, as the policy counts them; `None` where it counts
+    /// RocksDB's own and this one cannot be asked.
+    ///
+    /// One slice runs at a time, and none when this is asked: what there may be are slices that nobody saw end.
     fn compactions_on_device_of(&self, target: &Watched, database: &Path) -> Option<u64> {
         let device = device_of(target, database)?;
-        let mut running = running_compactions(target, database)?;
+        let counts_all = self.options.policy.guards.count_rocksdb_compactions;
+        let mut running = if counts_all { running_compactions(target, database)? } else { 0 };
         for watched in &self.roster.watched {
             for other in watched.target.databases.iter().map(|other| &other.path) {
                 let is_same = watched.target.name == target.target.name && other == database;
-                if !is_same && device_of(watched, other) == Some(device) {
-                    running = running.saturating_add(running_compactions(watched, other).unwrap_or(0));
+                let may_run = self.unseen.may_run_in(&watched.target.process, other);
+                let here = match (counts_all, is_same) {
+                    (false, _) => u64::from(may_run),
+                    (true, true) => 0,
+                    (true, false) => running_compactions(watched, other).unwrap_or(u64::from(may_run)),
+                };
+                if here > 0 && device_of(watched, other) == Some(device) {
+                    running = running.saturating_add(here);
                 }
             }
         }
@@ -225,7 +235,8 @@ pub fn properties(watched: &Watched, database: &Path, column_family: &str) -> Op
     ask(watched, &pointers)
 }
 
-fn running_compactions(watched: &Watched, database: &Path) -> Option<u64> {
+/// Compactions that a database runs; `None` where it cannot be asked.
+pub fn running_compactions(watched: &Watched, database: &Path) -> Option<u64> {
     ask(watched, &watched.identities.any_pointers(database)?)?.running_compactions
 }
 

@@ -164,6 +164,8 @@ pub struct History {
     interrupted_bytes: u64,
     /// Actions of an earlier run that the hook may know the end of.
     unsettled: Vec<Unsettled>,
+    /// Where compactions were interrupted: process and database.
+    interrupted: Vec<(ProcessId, PathBuf)>,
 }
 
 impl History {
@@ -180,6 +182,7 @@ impl History {
             is_loaded: false,
             interrupted_bytes: 0,
             unsettled: Vec::new(),
+            interrupted: Vec::new(),
         };
         history.load();
         history
@@ -279,6 +282,8 @@ impl History {
         record.view.outcome.clone_from(&reason);
         record.past = record.place.as_ref().map(|place| past_action(place, &record.view.action, now));
         self.interrupted_bytes = self.interrupted_bytes.saturating_add(record.view.cost_bytes);
+        let place = record.place.as_ref().filter(|_| record.view.action == "compact_range");
+        self.interrupted.extend(place.map(|place| (record.process, place.database.path.clone())));
         let what = What::Interrupted { subject: subject(&record.view), reason };
         let batch = batch_of(record);
         self.chronicle.tell_with(batch, what);
@@ -287,6 +292,11 @@ impl History {
     /// Bytes that interrupted actions may have rewritten: they are taken from the budget once.
     pub fn take_interrupted_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.interrupted_bytes)
+    }
+
+    /// Compactions that were interrupted and may still run: process and database, once.
+    pub fn take_interrupted(&mut self) -> Vec<(ProcessId, PathBuf)> {
+        std::mem::take(&mut self.interrupted)
     }
 
     /// Whether an action may begin: not where it could not be written down.

@@ -25,6 +25,7 @@ mod slice;
 mod spending;
 mod surveys;
 mod tend;
+mod unseen;
 mod unsettled;
 mod verify;
 mod watched;
@@ -56,6 +57,7 @@ use spending::Spending;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
+use unseen::UnseenSlices;
 use watched::Watched;
 
 /// How often records are taken out of the ring buffer and hits are counted while a window is open: what a window can
@@ -106,6 +108,7 @@ pub struct Engine {
     history: History,
     /// When the options that are set in targets were last looked after.
     options_tended: Option<Instant>,
+    unseen: UnseenSlices,
     /// Targets that have had a window since the last verification.
     fresh: Vec<String>,
     cycles: u64,
@@ -145,6 +148,7 @@ impl Engine {
             throttles: history.throttles(),
             history,
             options_tended: None,
+            unseen: UnseenSlices::default(),
             fresh: Vec::new(),
             cycles: 0,
             policy_watch: options.policy_path.as_deref().map(PolicyWatch::new),
@@ -189,6 +193,7 @@ impl Engine {
         self.verify();
         self.cycles += 1;
         control.publish(self.snapshot());
+        self.follow_unseen_slices();
         self.act(control);
         control.publish(self.snapshot());
     }

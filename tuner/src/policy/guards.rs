@@ -24,9 +24,11 @@ pub struct GuardPolicy {
     pub latency_slack: TimeSpan,
     /// Most bytes rewritten in any 24 hours, in all targets together. Default: 256GiB.
     pub bytes_per_day: ByteSize,
-    /// Most compactions at the same time in the databases of one block device, RocksDB's own included.
-    /// Default: 1.
+    /// Most slices at the same time in the databases of one block device. Default: 1.
     pub compactions_per_device: u32,
+    /// Whether RocksDB's own compactions count among them: on a disk that cannot bear one more. Where writers are
+    /// busy there is one most of the time, and then nothing is done. Default: false.
+    pub count_rocksdb_compactions: bool,
 }
 
 impl Default for GuardPolicy {
@@ -40,6 +42,7 @@ impl Default for GuardPolicy {
             latency_slack: TimeSpan::from_nanoseconds(2_000_000),
             bytes_per_day: ByteSize::from_bytes(256 << 30),
             compactions_per_device: 1,
+            count_rocksdb_compactions: false,
         }
     }
 }
