@@ -2,7 +2,7 @@
 //! the demo and the tests.
 
 use crate::{artifact, process};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::Path;
@@ -208,6 +208,22 @@ impl Workload {
     /// The next line of the report if one is waiting.
     pub fn waiting(&mut self) -> Result<Option<Line>> {
         self.lines.waiting().map(|line| parse(&line)).transpose()
+    }
+
+    /// Waits for a read of the whole table that began now or later: the one under way, and one more. A table that is
+    /// not what was written ends the workload; each may take `limit`.
+    pub fn verified_since(&mut self, limit: Duration) -> Result<()> {
+        while self.waiting()?.is_some() {}
+        let mut reads = 0;
+        while reads < 2 {
+            let line = self.next(limit)?.context("the workload has ended: its table is not what it wrote")?;
+            if let Line::Verified(verified) = line {
+                ensure!(verified.keys > 0 && verified.checksum != 0, "an empty table: {verified:?}");
+                reads += 1;
+            }
+        }
+        ensure!(self.process.is_running()?, "the target has ended");
+        Ok(())
     }
 
     /// The next full second; fails after `limit` or when the workload ends.

@@ -1,13 +1,18 @@
-//! Acting so that nobody is hurt: guards refuse by name, and what a snapshot pins is tried once.
+//! Acting so that nobody is hurt: guards refuse by name, stop what runs, and what a snapshot pins is tried once.
 //!
 //! Method: the Java program of the other tests, real RocksDB and real actions. A guard's limit is set below what the
 //! program's RocksDB, disk or clock really has; a snapshot is really held. The program's own RocksDB tells
-//! how many tombstones there are.
+//! how many tombstones there are. Slices that run are stopped in a queue whose RocksDB limits the rate of its
+//! compactions, so that they take their time, and whose readers become slow while one runs.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use sexton_tests::agent::{self, Agent, count, list, number, text};
 use sexton_tests::jvm::Program;
+use sexton_tests::workload::{COLUMN_FAMILY, Start, Workload};
+use sexton_tests::{artifact, state};
+use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// The program ends by itself after this, whatever happens to the test.
@@ -134,6 +139,121 @@ fn guards_refuse_by_name_and_nothing_is_done() -> Result<()> {
     })?;
     agent.stop()?;
     program.end()
+}
+
+/// Readers that make thousands of lookups to each list have a 99th percentile of microseconds. When a slice runs they
+/// make lists only, of a millisecond and more: the slice is paused, goes on with what is left, goes on in halves, and
+/// is given up, each time by the guard's name. When they make lookups again, it is done.
+#[test]
+fn a_slice_during_which_readers_become_slow_is_paused_halved_and_given_up() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let directory = tempfile::tempdir()?;
+    let lookups = directory.path().join("lookups");
+    std::fs::write(&lookups, "")?;
+    let mut workload = slow_queue(directory.path(), &lookups)?;
+    let mut agent = Agent::start(directory.path(), &queue_policy(workload.process.pid()))?;
+    agent.wait_for(LOOP_LIMIT, "a slice that runs", |agent| {
+        Ok(actions(agent)?.into_iter().find(|action| text(action, "/state") == "running"))
+    })?;
+    std::fs::remove_file(&lookups)?;
+    let stopped = agent.wait_for(LOOP_LIMIT, "a slice that is given up", |agent| {
+        Ok(actions(agent)?.into_iter().find(|action| !text(action, "/ended_at").is_empty()))
+    })?;
+    std::fs::write(&lookups, "")?;
+    ensure!(text(&stopped, "/state") == "stopped", "it was not given up: {stopped}");
+    ensure!(text(&stopped, "/cause") == "seek_latency", "for another guard: {stopped}");
+    ensure!(count(&stopped, "/pauses")? == 2, "not paused and halved before: {stopped}");
+    ensure!(text(&stopped, "/outcome").starts_with("seek_latency: the 99th percentile is"), "{stopped}");
+    check_told(&agent, &stopped)?;
+    check_parts(&directory.path().join("db/LOG"))?;
+    workload.verified_since(LOOP_LIMIT)?;
+
+    let helped = agent.wait_for(LOOP_LIMIT, "a slice that helped", |agent| {
+        Ok(actions(agent)?.into_iter().find(|action| text(action, "/state") == "helped"))
+    })?;
+    ensure!(count(&helped, "/deletions_before")? > count(&helped, "/deletions_after")?, "{helped}");
+    agent.stop()?;
+    workload.verified_since(LOOP_LIMIT)
+}
+
+/// 4,000 tombstones in a few files of L0, which RocksDB leaves where they are.
+fn slow_queue(directory: &Path, lookups: &Path) -> Result<Workload> {
+    let lookups = lookups.to_str().context("a path that is no text")?;
+    let mut workload = Workload::start_with(
+        Start {
+            directory: &directory.join("db"),
+            keys: 10_000,
+            seconds: PROGRAM_SECONDS,
+            preload: Some(&artifact::built("libsexton_hook.so")?),
+            stderr: Stdio::inherit(),
+        },
+        &[
+            "--creates-per-second=50",
+            "--deletes-per-second=20",
+            "--lists-per-second=100",
+            "--lookups-per-list=150",
+            "--lookups-while",
+            lookups,
+            "--verify-interval-ms=500",
+            "--write-buffer-bytes=524288",
+            "--level0-compaction-files=20",
+            // The slice writes 1 MB: ten seconds.
+            "--background-bytes-per-second=100000",
+        ],
+        &[],
+    )?;
+    workload.second(LOOP_LIMIT)?;
+    Ok(workload)
+}
+
+fn queue_policy(pid: u32) -> String {
+    format!(
+        r#"mode: act
+targets:
+  - name: queue
+    match: {{ pid: {pid} }}
+    actuator: hook
+    remedies: [compact]
+    column_families:
+      - name: {COLUMN_FAMILY}
+        prefix: {{ delimiter: "/", count: 3 }}
+loop: {{ interval: 1s, window: 1s, survey: 60s }}
+probes: {{ budget: 50% }}
+io_budget: {{ rate: 64MiB/s, burst: 1GiB }}
+cooldown: 2s
+guards: {{ target_age: 0s, latency_factor: 2, latency_slack: 100us }}
+keys: shown
+"#
+    )
+}
+
+/// The events of the slice that was given up, and the metrics.
+fn check_told(agent: &Agent, stopped: &Value) -> Result<()> {
+    let events = agent.get("/api/v1/events")?;
+    let own = list(&events, "events")?.iter().filter(|event| event.get("action_id") == stopped.get("id"));
+    let told: Vec<&str> = own.clone().map(state::name).collect();
+    ensure!(told == ["slice_started", "slice_paused", "slice_paused", "slice_done"], "{told:?} was told");
+    let guards: Vec<&str> = own.map(|event| text(event, "/guard")).collect();
+    ensure!(guards == ["", "seek_latency", "seek_latency", ""], "other guards: {guards:?}");
+    let target = text(stopped, "/target");
+    let pauses = agent.metric(&format!("sexton_slice_pauses_total{{target=\"{target}\"}}"))?;
+    ensure!(pauses.is_some_and(|pauses| pauses >= 2.0), "{pauses:?} pauses are counted");
+    let labels = format!("guard=\"seek_latency\",target=\"{target}\"");
+    let objections = agent.metric(&format!("sexton_guard_refusals_total{{{labels}}}"))?;
+    ensure!(objections.is_some_and(|count| count >= 3.0), "{objections:?} objections are counted");
+    Ok(())
+}
+
+/// The target's own log tells what it was asked to compact: the whole, the rest of it, and a part of that.
+fn check_parts(log: &Path) -> Result<()> {
+    let log = std::fs::read_to_string(log).context("reading the target's log")?;
+    let asked = log.lines().filter(|line| line.contains("Manual compaction from level-0 to"));
+    let ends: Vec<&str> =
+        asked.filter_map(|line| line.split(" .. '").nth(1)?.split('\'').next()).take(3).collect();
+    let [whole, rest, half] = ends[..] else { anyhow::bail!("not three compactions in the log: {ends:?}") };
+    // Keys are shown in hexadecimal: they compare as the keys do.
+    ensure!(rest <= whole && half < rest, "not the whole, its rest and a half: {ends:?}");
+    Ok(())
 }
 
 /// The agent's actions, newest first.

@@ -10,7 +10,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use sexton_tests::agent::{self, Agent, START_LIMIT, count, text};
-use sexton_tests::workload::{COLUMN_FAMILY, Line, Start, Workload};
+use sexton_tests::workload::{COLUMN_FAMILY, Start, Workload};
 use sexton_tests::{artifact, state};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -107,7 +107,7 @@ fn two_hundred_kills_leave_the_data_whole_and_each_action_once_in_the_history() 
         }
         // Dropping it is `kill -9` of its pid, and waiting for its end.
         drop(agent);
-        verified_since(&mut workload).with_context(|| format!("after kill {kill}"))?;
+        workload.verified_since(LIMIT).with_context(|| format!("after kill {kill}"))?;
     }
     println!(
         "{KILLS} kills in {:?}, {in_action} of them after an action had begun or ended",
@@ -123,7 +123,7 @@ fn two_hundred_kills_leave_the_data_whole_and_each_action_once_in_the_history() 
             .then_some(()))
     })?;
     last.stop()?;
-    verified_since(&mut workload)?;
+    workload.verified_since(LIMIT)?;
     check_history(&directory.path().join("state"), &std::fs::read_to_string(&hook_log)?)
 }
 
@@ -140,22 +140,6 @@ fn wait_for(audit_log: &Path, event: &str) -> Result<bool> {
         std::thread::sleep(POLL);
     }
     Ok(false)
-}
-
-/// Waits for a read of the whole table that began now or later: the one under way, and one more. A table that is
-/// not what was written ends the workload.
-fn verified_since(workload: &mut Workload) -> Result<()> {
-    while workload.waiting()?.is_some() {}
-    let mut reads = 0;
-    while reads < 2 {
-        let line = workload.next(LIMIT)?.context("the workload has ended: its table is not what it wrote")?;
-        if let Line::Verified(verified) = line {
-            ensure!(verified.keys > 0 && verified.checksum != 0, "an empty table: {verified:?}");
-            reads += 1;
-        }
-    }
-    ensure!(workload.process.is_running()?, "the target has ended");
-    Ok(())
 }
 
 /// Each action has one number, one beginning and one end, in the store and in the audit log; the hook has done no

@@ -16,7 +16,7 @@ use clap::Parser;
 use sexton_tests::workload::{Filled, Filling, Line};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use table::Table;
+use table::{Settings, Table};
 
 /// Keys between two lines about the filling: some ten lines a second.
 const FILL_REPORT_KEYS: u64 = 40_000;
@@ -65,6 +65,18 @@ struct Arguments {
     /// Pause between two reads of the whole table that compare it with what was written, milliseconds; 0: none.
     #[arg(long, default_value_t = 0)]
     verify_interval_ms: u64,
+    /// L0 files from which on RocksDB compacts them by itself.
+    #[arg(long, default_value_t = 4)]
+    level0_compaction_files: u16,
+    /// Bytes a second that RocksDB may write in flushes and compactions (its rate limiter); 0: as many as it can.
+    #[arg(long, default_value_t = 0)]
+    background_bytes_per_second: u32,
+    /// Lookups of a live key before each list, for as long as the file of `--lookups-while` is there.
+    #[arg(long, default_value_t = 0, requires = "lookups_while")]
+    lookups_per_list: u32,
+    /// See `--lookups-per-list`.
+    #[arg(long)]
+    lookups_while: Option<PathBuf>,
     /// Second of the paced part in which the whole table is compacted in one call, as an operator's tool does.
     #[arg(long)]
     compact_at: Option<u64>,
@@ -72,7 +84,13 @@ struct Arguments {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let table = Table::open(&arguments.directory, arguments.bucket_keys, arguments.write_buffer_bytes)?;
+    let table = Table::open(&Settings {
+        directory: &arguments.directory,
+        bucket_keys: arguments.bucket_keys,
+        write_buffer_bytes: arguments.write_buffer_bytes,
+        level0_compaction_files: arguments.level0_compaction_files,
+        background_bytes_per_second: arguments.background_bytes_per_second,
+    })?;
     let deletes_per_round = if arguments.fill_deletes { DELETES_PER_ROUND } else { 0 };
     let (creates, mut deletes) = fill(&table, arguments.keys, deletes_per_round)?;
     for _ in 0..arguments.deletes_at_start {
@@ -84,6 +102,8 @@ fn main() -> Result<()> {
         deletes_per_second: arguments.deletes_per_second,
         lists_per_second: arguments.lists_per_second,
         list_threads: arguments.list_threads,
+        lookups_per_list: arguments.lookups_per_list,
+        lookups_while: arguments.lookups_while,
         verify_interval: Duration::from_millis(arguments.verify_interval_ms),
         duration: Duration::from_secs(arguments.seconds),
         compact_at: arguments.compact_at.map(Duration::from_secs),

@@ -5,6 +5,7 @@ use crate::table::{List, Table};
 use anyhow::{Context, Result};
 use rust_rocksdb::perf::PerfContext;
 use sexton_tests::workload::Line;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,6 +26,10 @@ pub struct Pace {
     pub lists_per_second: u32,
     /// Threads that list.
     pub list_threads: u32,
+    /// Lookups of a live key before each list, for as long as that file is there.
+    pub lookups_per_list: u32,
+    /// Which file.
+    pub lookups_while: Option<PathBuf>,
     /// Pause between two reads of the whole table; zero: none.
     pub verify_interval: Duration,
     /// How long.
@@ -88,8 +93,8 @@ pub fn run(table: &Table, pace: &Pace, creates: u64, deletes: u64) -> Result<()>
     let written = Written { creates: AtomicU64::new(creates), deletes: AtomicU64::new(deletes) };
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| write(table, pace, &written, &done, &stop));
-        let listers =
-            (0..pace.list_threads).map(|_| scope.spawn(|| list(table, &written, &schedule, &done, &stop)));
+        let listers = (0..pace.list_threads)
+            .map(|_| scope.spawn(|| list(table, pace, &written, &schedule, &done, &stop)));
         let mut threads: Vec<_> = std::iter::once(writer).chain(listers).collect();
         if !pace.verify_interval.is_zero() {
             threads.push(scope.spawn(|| verify(table, pace.verify_interval, &written, &stop)));
@@ -194,6 +199,7 @@ fn compact(table: &Table, at: Instant) -> Result<()> {
 
 fn list(
     table: &Table,
+    pace: &Pace,
     written: &Written,
     schedule: &Mutex<Schedule>,
     done: &Mutex<Done>,
@@ -204,6 +210,11 @@ fn list(
         let now = Instant::now();
         let (turn, missed) = schedule.lock().unwrap_or_else(PoisonError::into_inner).take(now);
         std::thread::sleep(turn.saturating_duration_since(now));
+        if pace.lookups_while.as_ref().is_some_and(|file| file.exists()) {
+            for _ in 0..pace.lookups_per_list {
+                table.look_up(written.creates.load(Ordering::Acquire).saturating_sub(1))?;
+            }
+        }
         let list =
             table.list(&context, written.deletes.load(Ordering::Acquire)).context("in a list thread")?;
         let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);

@@ -25,6 +25,12 @@ const TARGET_FILE_BYTES: u64 = 8 << 20;
 /// FNV-1a, 64 bits.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
+/// What is written at a time where that is limited: a compaction can be cancelled in between.
+const LIMITED_WRITE_BYTES: u64 = 16 << 10;
+/// How often the limiter gives out what has come in, microseconds; RocksDB's default.
+const LIMITER_REFILL_US: i64 = 100_000;
+/// Chance of what is less urgent; RocksDB's default.
+const LIMITER_FAIRNESS: i32 = 10;
 /// RocksDB's own compactions settle within seconds; when not, the paced part begins anyway.
 const SETTLE_LIMIT: Duration = Duration::from_secs(20);
 
@@ -35,6 +41,20 @@ pub struct Table {
     write: WriteOptions,
     /// Keys below one prefix; 0: all.
     bucket_keys: u64,
+}
+
+/// What kind of table it is.
+pub struct Settings<'a> {
+    /// Where its database is created.
+    pub directory: &'a Path,
+    /// Keys below one prefix; 0: all.
+    pub bucket_keys: u64,
+    /// Size at which a memtable is flushed.
+    pub write_buffer_bytes: usize,
+    /// L0 files from which on RocksDB compacts them.
+    pub level0_compaction_files: u16,
+    /// Bytes a second that flushes and compactions may write; 0: any.
+    pub background_bytes_per_second: u32,
 }
 
 /// What one list cost.
@@ -51,7 +71,8 @@ pub struct List {
 
 impl Table {
     /// Creates the database.
-    pub fn open(directory: &Path, bucket_keys: u64, write_buffer_bytes: usize) -> Result<Table> {
+    pub fn open(settings: &Settings<'_>) -> Result<Table> {
+        let directory = settings.directory;
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_cache(&Cache::new_lru_cache(BLOCK_CACHE_BYTES));
         blocks.set_block_size(BLOCK_BYTES);
@@ -60,10 +81,16 @@ impl Table {
         options.set_error_if_exists(true);
         options.create_missing_column_families(true);
         options.set_max_background_jobs(2);
+        if settings.background_bytes_per_second > 0 {
+            let rate = i64::from(settings.background_bytes_per_second);
+            options.set_ratelimiter(rate, LIMITER_REFILL_US, LIMITER_FAIRNESS);
+            options.set_writable_file_max_buffer_size(LIMITED_WRITE_BYTES);
+        }
         options.enable_statistics();
         options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
         let mut table_options = Options::default();
-        table_options.set_write_buffer_size(write_buffer_bytes);
+        table_options.set_write_buffer_size(settings.write_buffer_bytes);
+        table_options.set_level_zero_file_num_compaction_trigger(settings.level0_compaction_files.into());
         table_options.set_target_file_size_base(TARGET_FILE_BYTES);
         table_options.set_compression_type(DBCompressionType::Lz4);
         table_options.set_block_based_table_factory(&blocks);
@@ -72,7 +99,7 @@ impl Table {
             .with_context(|| format!("creating a database in {}", directory.display()))?;
         let mut write = WriteOptions::default();
         write.disable_wal(true);
-        Ok(Table { database, options, write, bucket_keys })
+        Ok(Table { database, options, write, bucket_keys: settings.bucket_keys })
     }
 
     fn family(&self) -> Result<&ColumnFamily> {
@@ -124,6 +151,15 @@ impl Table {
             tombstones_skipped: context.metric(PerfMetric::InternalDeleteSkippedCount) - tombstones,
             block_reads: context.metric(PerfMetric::BlockReadCount) - block_reads,
         })
+    }
+
+    /// Positions an iterator at key number `number`, which must be there.
+    pub fn look_up(&self, number: u64) -> Result<()> {
+        let mut iterator = self.database.raw_iterator_cf(self.family()?);
+        iterator.seek(self.key(number));
+        iterator.status().context("looking a key up")?;
+        ensure!(iterator.key() == Some(self.key(number).as_bytes()), "key {number} is missing");
+        Ok(())
     }
 
     /// Reads the whole table as of one moment; fails at the first key or value that was not written so. `written`
