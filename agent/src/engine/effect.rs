@@ -6,6 +6,7 @@ use crate::actuator::{CompactEnd, CompactOutcome};
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::plan::CompactRange;
 use sexton_tuner::rank::RangeAssessment;
+use sexton_tuner::share::share_of_all;
 use std::collections::HashSet;
 
 /// Whether the range's files hold no deletion any more, and memtables held none: a plan's actions can share
@@ -26,7 +27,7 @@ fn is_inside(compact: &CompactRange, file: &SstFile) -> bool {
 pub struct Effect {
     /// Bytes of the files it replaced.
     pub bytes_rewritten: u64,
-    /// Deletions in the files that hold keys of the range, before.
+    /// Deletions in the range, before: its share of those of the files, which are wider.
     pub deletions_before: u64,
     /// The same, after.
     pub deletions_after: u64,
@@ -49,7 +50,7 @@ impl Effect {
         };
         let inside = |file: &&SstFile| is_inside(compact, file);
         let left: HashSet<u64> = after.iter().map(|file| file.number).collect();
-        let deletions = |files: &SstRead| files.iter().filter(inside).map(|file| file.deletions).sum();
+        let deletions = |files: &SstRead| share_of_all(files.iter().filter(inside), &compact.range).deletions;
         let replaced = before.iter().filter(inside).filter(|file| !left.contains(&file.number));
         Effect {
             bytes_rewritten: replaced.map(|file| file.size_bytes).sum(),
@@ -62,7 +63,7 @@ impl Effect {
 /// The action's state and its outcome in words.
 pub fn in_words(ran: &Ran, effect: &Effect) -> (String, String) {
     let mut changed = format!(
-        "{} bytes of SST files replaced, deletions in them {} -> {}",
+        "{} bytes of SST files replaced, deletions in the range {} -> {}",
         effect.bytes_rewritten, effect.deletions_before, effect.deletions_after
     );
     if let Ok(CompactOutcome { command: Some(command), .. }) = &ran.result {
@@ -85,8 +86,13 @@ pub fn in_words(ran: &Ran, effect: &Effect) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::actuator::CommandEnd;
+    use sexton_tuner::cost::Bottommost;
+    use sexton_tuner::key::Key;
+    use sexton_tuner::range::KeyRange;
+    use sexton_tuner::verify::Aftermath;
     use std::time::Duration;
 
     /// A command that did its work is remembered by its exit code and what it printed, as one that failed is.
@@ -105,7 +111,56 @@ mod tests {
         let effect = Effect { bytes_rewritten: 7, deletions_before: 2, deletions_after: 0 };
         let (state, outcome) = in_words(&ran, &effect);
         assert_eq!(state, "done");
-        assert!(outcome.starts_with("7 bytes of SST files replaced, deletions in them 2 -> 0"), "{outcome}");
+        assert!(
+            outcome.starts_with("7 bytes of SST files replaced, deletions in the range 2 -> 0"),
+            "{outcome}"
+        );
         assert!(outcome.ends_with("the command ended with exit code 0: compacted 3 files"), "{outcome}");
+    }
+
+    fn file(number: u64, smallest: u8, largest: u8, deletions: u64) -> SstFile {
+        SstFile {
+            number,
+            column_family: "cf".into(),
+            level: 6,
+            size_bytes: 1_000,
+            entries: deletions,
+            deletions,
+            smallest: Key::new([smallest]),
+            largest: Key::new([largest]),
+        }
+    }
+
+    /// One file held everything; what the compaction made of it are files that lie closer to the range. Nothing has
+    /// gone from it.
+    #[test]
+    fn deletions_that_a_snapshot_keeps_are_kept_however_wide_the_files_were() {
+        let compact = CompactRange {
+            target: "t".into(),
+            database: "/db".into(),
+            column_family: "cf".into(),
+            range: KeyRange::new(Key::new([100]), Some(Key::new([120]))).unwrap(),
+            of: KeyRange::everything(),
+            bottommost: Bottommost::Default,
+            cost_bytes: 0,
+            largest_job_bytes: 0,
+            relief_seconds_per_second: 0.0,
+            deletions: 0,
+            reason: String::new(),
+        };
+        let before = vec![file(1, 0, 200, 2_000)];
+        let after: Vec<SstFile> =
+            (0..10).map(|part| file(2 + u64::from(part), part * 20, part * 20 + 19, 200)).collect();
+        let effect = Effect::of(&compact, Some(&before), Some(&after), None);
+        assert!((195..=205).contains(&effect.deletions_before), "{}", effect.deletions_before);
+        assert!((190..=205).contains(&effect.deletions_after), "{}", effect.deletions_after);
+        let aftermath = Aftermath {
+            deletions_before: effect.deletions_before,
+            deletions_after: effect.deletions_after,
+            bytes_rewritten: effect.bytes_rewritten,
+            snapshots: Some(1),
+            oldest_snapshot_age_seconds: None,
+        };
+        assert!(aftermath.is_pinned());
     }
 }
