@@ -38,7 +38,7 @@ targets:
 loop: {{ interval: 2s, window: 1s, survey: 60s }}
 probes: {{ budget: 20% }}
 io_budget: {{ rate: 64MiB/s, burst: 1GiB }}
-cooldown: 2s
+cooldown: 10s
 guards: {{ {guards} }}
 keys: shown
 "#

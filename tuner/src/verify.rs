@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 /// Where this share of the deletions is still there, the files were not rewritten for good.
 const DELETIONS_LEFT_SHARE: f64 = 0.5;
 
+/// Where a snapshot is held, this share is enough to say that it keeps them: nothing else does, and how many of a file's
+/// deletions lie in a range is an estimate, off by a factor of two and more where the file is much wider.
+const DELETIONS_PINNED_SHARE: f64 = 0.25;
+
 /// From this share of a range's tombstones in memtables on, they are what readers step over.
 const MEMTABLE_SHARE: f64 = 0.5;
 
@@ -61,13 +65,18 @@ pub struct Aftermath {
 impl Aftermath {
     /// Whether the deletions have outlived the action.
     fn are_kept(&self) -> bool {
-        self.deletions_after > 0
-            && self.deletions_after as f64 >= self.deletions_before as f64 * DELETIONS_LEFT_SHARE
+        self.are_left(DELETIONS_LEFT_SHARE)
+    }
+
+    /// Whether at least this share of them is there.
+    fn are_left(&self, share: f64) -> bool {
+        self.deletions_after > 0 && self.deletions_after as f64 >= self.deletions_before as f64 * share
     }
 
     /// Whether a snapshot is what keeps the deletions.
     pub fn is_pinned(&self) -> bool {
-        self.are_kept() && self.bytes_rewritten > 0 && self.snapshots.is_some_and(|count| count > 0)
+        let is_held = self.snapshots.is_some_and(|count| count > 0);
+        is_held && self.bytes_rewritten > 0 && self.are_left(DELETIONS_PINNED_SHARE)
     }
 }
 
@@ -219,7 +228,7 @@ fn cause(before: &RangeAssessment, now: &Now, aftermath: Option<&Aftermath>) -> 
 
 /// Why deletions have outlived the action, where they have.
 fn kept(aftermath: &Aftermath) -> Option<(Cause, String)> {
-    if !aftermath.are_kept() {
+    if !aftermath.are_kept() && !aftermath.is_pinned() {
         return None;
     }
     let (was, is) = (words::count(aftermath.deletions_before), words::count(aftermath.deletions_after));
@@ -360,6 +369,23 @@ mod tests {
         let mut fresh = assessment("a/", 0.1, 3);
         fresh.memtable_tombstones_per_seek = 0.6;
         assert_eq!(cause_after(gone, fresh), Some(Cause::Memtable));
+    }
+
+    #[test]
+    fn more_than_a_quarter_left_is_a_snapshot_where_one_is_held() {
+        let left = |deletions_after, snapshots| {
+            let aftermath = Aftermath {
+                deletions_before: 100,
+                deletions_after,
+                bytes_rewritten: 5,
+                snapshots: Some(snapshots),
+                oldest_snapshot_age_seconds: None,
+            };
+            judged(0.1, &[], Some(&aftermath)).helped
+        };
+        assert!(!left(30, 1));
+        assert!(left(20, 1));
+        assert!(left(30, 0));
     }
 
     /// Deletions that were in a memtable are in files afterwards, where a snapshot holds them.
