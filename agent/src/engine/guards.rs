@@ -208,7 +208,9 @@ impl Engine {
         for watched in &self.roster.watched {
             for other in watched.target.databases.iter().map(|other| &other.path) {
                 let is_same = watched.target.name == target.target.name && other == database;
-                let may_run = self.unseen.may_run_in(&watched.target.process, other);
+                let process = &watched.target.process;
+                let is_open = self.history.unsettled().iter().any(|slice| slice.process == *process);
+                let may_run = is_open || self.unseen.may_run_in(process, other);
                 let here = match (counts_all, is_same) {
                     (false, _) => u64::from(may_run),
                     (true, true) => 0,
