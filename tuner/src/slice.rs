@@ -9,6 +9,8 @@ use crate::cost::{Bottommost, Levels, Prediction};
 use crate::evidence::SstFile;
 use crate::options::CompactionStyle;
 use crate::range::KeyRange;
+use crate::rank::RangeAssessment;
+use crate::remedy::are_in_memtables;
 use crate::share::split;
 use serde::{Deserialize, Serialize};
 
@@ -103,7 +105,7 @@ fn deletions_in(range: &KeyRange, parts: &[&SstFile]) -> u64 {
 }
 
 fn slice(input: &SliceInput<'_>, range: KeyRange, deletions: u64) -> Slice {
-    let (bottommost, prediction) = compaction(input, &range);
+    let (bottommost, prediction) = compaction(input.levels, &range, input.are_in_memtables);
     Slice {
         range,
         bottommost,
@@ -113,11 +115,14 @@ fn slice(input: &SliceInput<'_>, range: KeyRange, deletions: u64) -> Slice {
     }
 }
 
-fn compaction(input: &SliceInput<'_>, range: &KeyRange) -> (Bottommost, Prediction) {
-    if input.are_in_memtables {
-        return input.levels.compaction_of_memtables(range);
-    }
-    input.levels.compaction(range)
+/// What is to be done with the bottommost level's files of a slice as they are now: slices before it, and RocksDB
+/// itself, can have changed them since it was planned. `of` is the range that it was cut from.
+pub fn bottommost_now(levels: &Levels, slice: &KeyRange, of: &RangeAssessment) -> Bottommost {
+    compaction(levels, slice, are_in_memtables(of)).0
+}
+
+fn compaction(levels: &Levels, range: &KeyRange, are_in_memtables: bool) -> (Bottommost, Prediction) {
+    if are_in_memtables { levels.compaction_of_memtables(range) } else { levels.compaction(range) }
 }
 
 /// Two neighbours as one slice, where that is better: it costs no more, and is no larger than it may be or

@@ -3,7 +3,7 @@
 //! A slice runs in [`super::slice`], under the guards' eyes; what came of it is measured in [`super::verify`].
 
 use super::effect::{Effect, in_words, nothing_left};
-use super::evidence::read_files;
+use super::evidence::{SstRead, read_files};
 use super::guards::properties;
 use super::history::{Begun, Place};
 use super::publish::shown;
@@ -18,11 +18,14 @@ use crate::actuator::{
 use crate::snapshot::ActionView;
 use crate::sst::Order;
 use crate::target::process::is_alive;
+use sexton_tuner::cost::Levels;
+use sexton_tuner::evidence::SstFile;
 use sexton_tuner::guard::Course;
 use sexton_tuner::plan::{Action, CompactRange, SetThrottle};
 use sexton_tuner::policy::{ActuatorKind, KeyDisplay, Mode};
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
+use sexton_tuner::slice::bottommost_now;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -97,6 +100,7 @@ impl Engine {
             });
             return true;
         }
+        let compact = &as_of_now(watched, compact, &before, files_before.as_ref());
         let started = Instant::now();
         let ran = self.run_slice(compact, id, control);
         // The target may have gone meanwhile.
@@ -309,6 +313,26 @@ impl Engine {
             }
         })
     }
+}
+
+/// The slice, with its bottommost files treated as they are now and not as they were when the plan was made: the slices
+/// before it have changed them.
+fn as_of_now(
+    watched: &Watched,
+    compact: &CompactRange,
+    before: &RangeAssessment,
+    files: Option<&SstRead>,
+) -> CompactRange {
+    // MyRocks chooses by itself.
+    let Some(files) = files.filter(|_| watched.entry.actuator != ActuatorKind::Sql) else {
+        return compact.clone();
+    };
+    let own: Vec<&SstFile> =
+        files.iter().filter(|file| file.column_family == compact.column_family).collect();
+    let options = watched.options.get(Path::new(&compact.database));
+    let options = options.and_then(|families| families.get(&compact.column_family)).cloned();
+    let levels = Levels::of(&own, &options.unwrap_or_default());
+    CompactRange { bottommost: bottommost_now(&levels, &compact.range, before), ..compact.clone() }
 }
 
 /// Whether a slice ran through, with pauses or without.
