@@ -14,6 +14,23 @@ pub const COLUMN_FAMILY: &str = "keyTable";
 /// What all keys begin with, and where a list starts.
 pub const PREFIX: &str = "/vol1/bucket1/";
 
+/// A policy for the workload in process `pid`, whose hook acts: mode and remedies as in YAML, and whatever `settings` say of
+/// the rest, line by line.
+pub fn policy(pid: u32, mode: &str, remedies: &str, settings: &str) -> String {
+    format!(
+        r#"mode: {mode}
+targets:
+  - name: queue
+    match: {{ pid: {pid} }}
+    actuator: hook
+    remedies: {remedies}
+    column_families:
+      - name: {COLUMN_FAMILY}
+        prefix: {{ delimiter: "/", count: 3 }}
+{settings}"#
+    )
+}
+
 /// One line of the report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "event")]

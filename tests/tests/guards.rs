@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use sexton_tests::agent::{self, Agent, count, list, number, text};
 use sexton_tests::jvm::Program;
-use sexton_tests::workload::{COLUMN_FAMILY, Start, Workload};
+use sexton_tests::workload::{self, Start, Workload};
 use sexton_tests::{artifact, state};
 use std::path::Path;
 use std::process::Stdio;
@@ -207,23 +207,18 @@ fn slow_queue(directory: &Path, lookups: &Path) -> Result<Workload> {
 }
 
 fn queue_policy(pid: u32) -> String {
-    format!(
-        r#"mode: act
-targets:
-  - name: queue
-    match: {{ pid: {pid} }}
-    actuator: hook
-    remedies: [compact]
-    column_families:
-      - name: {COLUMN_FAMILY}
-        prefix: {{ delimiter: "/", count: 3 }}
-loop: {{ interval: 1s, window: 1s, survey: 60s }}
-probes: {{ budget: 50% }}
-io_budget: {{ rate: 64MiB/s, burst: 1GiB }}
+    workload::policy(
+        pid,
+        "act",
+        "[compact]",
+        "\
+loop: { interval: 1s, window: 1s, survey: 60s }
+probes: { budget: 50% }
+io_budget: { rate: 64MiB/s, burst: 1GiB }
 cooldown: 2s
-guards: {{ target_age: 0s, latency_factor: 2, latency_slack: 100us }}
+guards: { target_age: 0s, latency_factor: 2, latency_slack: 100us }
 keys: shown
-"#
+",
     )
 }
 

@@ -7,7 +7,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use sexton_tests::agent::{self, Agent, count, text};
-use sexton_tests::workload::{COLUMN_FAMILY, Start, Workload};
+use sexton_tests::workload::{self, Start, Workload};
 use sexton_tests::{artifact, state};
 use std::path::Path;
 use std::process::Stdio;
@@ -28,25 +28,20 @@ const POLL: Duration = Duration::from_millis(2);
 const SETTLED: &str = "the hook says";
 
 fn policy(pid: u32) -> String {
-    format!(
-        r#"mode: act
-targets:
-  - name: queue
-    match: {{ pid: {pid} }}
-    actuator: hook
-    remedies: [compact]
-    column_families:
-      - name: {COLUMN_FAMILY}
-        prefix: {{ delimiter: "/", count: 3 }}
-thresholds: {{ tombstones_per_operation: 100, block_reads_per_operation: 64, pain: 1ns/s, density: 0.0 }}
-loop: {{ interval: 300ms, window: 200ms, survey: 300ms }}
-probes: {{ budget: 50% }}
-io_budget: {{ rate: 1GiB/s, burst: 100GiB }}
+    workload::policy(
+        pid,
+        "act",
+        "[compact]",
+        "\
+thresholds: { tombstones_per_operation: 100, block_reads_per_operation: 64, pain: 1ns/s, density: 0.0 }
+loop: { interval: 300ms, window: 200ms, survey: 300ms }
+probes: { budget: 50% }
+io_budget: { rate: 1GiB/s, burst: 100GiB }
 cooldown: 1s
-guards: {{ target_age: 0s }}
+guards: { target_age: 0s }
 range_bytes_max: 64MiB
 keys: shown
-"#
+",
     )
 }
 

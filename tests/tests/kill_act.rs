@@ -10,7 +10,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use sexton_tests::agent::{self, Agent, START_LIMIT, count, text};
-use sexton_tests::workload::{COLUMN_FAMILY, Start, Workload};
+use sexton_tests::workload::{self, Start, Workload};
 use sexton_tests::{artifact, state};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,16 +37,12 @@ const LIMIT: Duration = Duration::from_secs(60);
 const COOLDOWN_SECONDS: i64 = 1;
 
 fn policy(pid: u32) -> String {
-    format!(
-        r#"mode: act
-targets:
-  - name: queue
-    match: {{ pid: {pid} }}
-    actuator: hook
-    remedies: [compact]
-    column_families:
-      - name: {COLUMN_FAMILY}
-        prefix: {{ delimiter: "/", count: 3 }}
+    workload::policy(
+        pid,
+        "act",
+        "[compact]",
+        &format!(
+            "\
 thresholds: {{ tombstones_per_operation: 100, block_reads_per_operation: 64, pain: 1ns/s, density: 0.0 }}
 loop: {{ interval: 300ms, window: 200ms, survey: 300ms }}
 probes: {{ budget: 50% }}
@@ -55,7 +51,8 @@ cooldown: {COOLDOWN_SECONDS}s
 guards: {{ target_age: 0s }}
 range_bytes_max: 8MiB
 keys: shown
-"#
+"
+        ),
     )
 }
 

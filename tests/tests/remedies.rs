@@ -7,7 +7,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use sexton_tests::agent::{self, Agent, list, number, text};
-use sexton_tests::workload::{COLUMN_FAMILY, Line, Start, Workload};
+use sexton_tests::workload::{self, COLUMN_FAMILY, Line, Start, Workload};
 use sexton_tests::{artifact, options_file, state};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -27,24 +27,19 @@ const POLL: Duration = Duration::from_millis(100);
 const IDLE_CYCLES: Duration = Duration::from_secs(3);
 
 fn policy(pid: u32, mode: &str, remedies: &str) -> String {
-    format!(
-        r#"mode: {mode}
-targets:
-  - name: queue
-    match: {{ pid: {pid} }}
-    actuator: hook
-    remedies: {remedies}
-    column_families:
-      - name: {COLUMN_FAMILY}
-        prefix: {{ delimiter: "/", count: 3 }}
-thresholds: {{ tombstones_per_operation: 100, block_reads_per_operation: 64, pain: 100us/s, density: 0.0 }}
-loop: {{ interval: 500ms, window: 400ms, survey: 500ms }}
-probes: {{ budget: 50% }}
-io_budget: {{ rate: 64MiB/s, burst: 4GiB }}
+    workload::policy(
+        pid,
+        mode,
+        remedies,
+        "\
+thresholds: { tombstones_per_operation: 100, block_reads_per_operation: 64, pain: 100us/s, density: 0.0 }
+loop: { interval: 500ms, window: 400ms, survey: 500ms }
+probes: { budget: 50% }
+io_budget: { rate: 64MiB/s, burst: 4GiB }
 cooldown: 1s
-guards: {{ target_age: 0s }}
+guards: { target_age: 0s }
 keys: shown
-"#
+",
     )
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use serde_json::Value;
 use sexton_tests::agent::{self, Agent, count, list, text};
-use sexton_tests::workload::{COLUMN_FAMILY, Start, Workload};
+use sexton_tests::workload::{self, Start, Workload};
 use sexton_tests::{artifact, state};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,25 +22,20 @@ const DISK_BYTES: u64 = 4 << 20;
 
 /// Acts on what little pain there is, again and again.
 fn policy(pid: u32) -> String {
-    format!(
-        r#"mode: act
-targets:
-  - name: queue
-    match: {{ pid: {pid} }}
-    actuator: hook
-    remedies: [compact]
-    column_families:
-      - name: {COLUMN_FAMILY}
-        prefix: {{ delimiter: "/", count: 3 }}
-thresholds: {{ tombstones_per_operation: 100, block_reads_per_operation: 64, pain: 1ns/s, density: 0.0 }}
-loop: {{ interval: 500ms, window: 300ms, survey: 500ms }}
-probes: {{ budget: 50% }}
-io_budget: {{ rate: 1GiB/s, burst: 100GiB }}
+    workload::policy(
+        pid,
+        "act",
+        "[compact]",
+        "\
+thresholds: { tombstones_per_operation: 100, block_reads_per_operation: 64, pain: 1ns/s, density: 0.0 }
+loop: { interval: 500ms, window: 300ms, survey: 500ms }
+probes: { budget: 50% }
+io_budget: { rate: 1GiB/s, burst: 100GiB }
 cooldown: 1s
-guards: {{ target_age: 0s }}
+guards: { target_age: 0s }
 range_bytes_max: 8MiB
 keys: shown
-"#
+",
     )
 }
 

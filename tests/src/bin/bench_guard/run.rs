@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use rustix::process::Signal;
 use sexton_tests::agent::{Agent, STOP_LIMIT, count, list};
 use sexton_tests::artifact;
-use sexton_tests::workload::{COLUMN_FAMILY, Second, Start, Workload};
+use sexton_tests::workload::{self, Second, Start, Workload};
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
@@ -171,18 +171,13 @@ fn done(agent: &Agent) -> Result<(usize, u64)> {
 /// Act on this process alone. All is as by default, budget and guards too, but for the age of a process that was started
 /// just now, and for a cooldown that is short enough for ranges to be compacted again within the run.
 fn policy(pid: u32) -> String {
-    format!(
-        r#"mode: act
-targets:
-  - name: queue
-    match: {{ pid: {pid} }}
-    actuator: hook
-    remedies: [compact]
-    column_families:
-      - name: {COLUMN_FAMILY}
-        prefix: {{ delimiter: "/", count: 3 }}
+    workload::policy(
+        pid,
+        "act",
+        "[compact]",
+        "\
 cooldown: 30s
-guards: {{ target_age: 0s }}
-"#
+guards: { target_age: 0s }
+",
     )
 }
