@@ -32,12 +32,7 @@ pub struct CompactRequest {
 impl CompactRequest {
     /// The pointers and what they have to be, for the hook.
     pub fn pointers(&self) -> Option<ColumnFamilyPointers> {
-        self.handles.map(|handles| ColumnFamilyPointers {
-            database: handles.database,
-            handle: handles.column_family_handle,
-            name: self.column_family.clone(),
-            id: handles.column_family_id,
-        })
+        self.handles.map(|handles| handles.of(&self.column_family))
     }
 }
 
@@ -50,6 +45,18 @@ pub struct HandlePointers {
     pub column_family_handle: u64,
     /// Id of the column family.
     pub column_family_id: u32,
+}
+
+impl HandlePointers {
+    /// The same for the hook, which compares what it finds there with the column family's name and id.
+    pub fn of(self, column_family: &str) -> ColumnFamilyPointers {
+        ColumnFamilyPointers {
+            database: self.database,
+            handle: self.column_family_handle,
+            name: column_family.to_owned(),
+            id: self.column_family_id,
+        }
+    }
 }
 
 /// How a compaction ended.

@@ -228,13 +228,7 @@ impl Engine {
 /// What the column family's RocksDB says of itself; `None` where no hook answers or no probe has seen it.
 pub fn properties(watched: &Watched, database: &Path, column_family: &str) -> Option<Properties> {
     let handles = watched.identities.handles(database, column_family)?;
-    let pointers = ColumnFamilyPointers {
-        database: handles.database,
-        handle: handles.column_family_handle,
-        name: column_family.to_owned(),
-        id: handles.column_family_id,
-    };
-    ask(watched, &pointers)
+    ask(watched, &handles.of(column_family))
 }
 
 /// Compactions that a database runs; `None` where it cannot be asked.

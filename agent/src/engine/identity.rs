@@ -177,12 +177,7 @@ impl Identities {
     /// Pointers to any column family of the database in `directory`.
     pub fn any_pointers(&self, directory: &Path) -> Option<ColumnFamilyPointers> {
         let ((_, name), handles) = self.handles.iter().find(|((path, _), _)| path == directory)?;
-        Some(ColumnFamilyPointers {
-            database: handles.database,
-            handle: handles.column_family_handle,
-            name: name.clone(),
-            id: handles.column_family_id,
-        })
+        Some(handles.of(name))
     }
 
     /// Forgets all pointers into this database: a command that used them was refused.

@@ -5,7 +5,7 @@ use super::history::{Begun, Place, SET_OPTIONS};
 use super::options::{OptionRecord, Wish, is_same_value};
 use super::tend::{note_value, value_in_force};
 use super::{Control, Engine};
-use crate::actuator::{ActuatorError, HandlePointers, HookClient};
+use crate::actuator::{ActuatorError, HookClient};
 use crate::snapshot::ActionView;
 use sexton_hook_protocol::{ColumnFamilyPointers, CompactionState, OptionChange, OptionsScope};
 use sexton_tuner::plan::{Flush, SetOptions};
@@ -193,12 +193,7 @@ impl Engine {
         let handles = handles.ok_or_else(|| ActuatorError::Request {
             reason: format!("no probe has seen the column family {} being opened yet", subject.column_family),
         })?;
-        let HandlePointers { database, column_family_handle, column_family_id } = handles;
-        let name = subject.column_family.to_owned();
-        Ok((
-            hook,
-            ColumnFamilyPointers { database, handle: column_family_handle, name, id: column_family_id },
-        ))
+        Ok((hook, handles.of(subject.column_family)))
     }
 
     /// The worst of the ranges that the action is for, with its part of the relief.

@@ -209,12 +209,7 @@ fn ask<T>(
 fn pointers(watched: Option<&mut Watched>, record: &OptionRecord) -> Option<ColumnFamilyPointers> {
     let watched = watched?;
     if let Some(handles) = watched.identities.handles(&record.database.path, &record.column_family) {
-        return Some(ColumnFamilyPointers {
-            database: handles.database,
-            handle: handles.column_family_handle,
-            name: record.column_family.clone(),
-            id: handles.column_family_id,
-        });
+        return Some(handles.of(&record.column_family));
     }
     let known = ask(watched.hook.as_ref()?, HookClient::databases)?.ok()?;
     let is_it = |directory: &str| Path::new(directory) == record.database.path;
