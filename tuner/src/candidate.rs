@@ -3,9 +3,11 @@
 //! Cuts are made at the borders of prefixes that were observed, then at the SST borders of the level
 //! that holds most bytes; neighbours are merged again while they are alike and small. So a range is
 //! one thing to its owner (a bucket, a directory), and compacting it rewrites whole files, not slivers
-//! of them.
+//! of them. The file that painful operations came to an end in is a range by itself: tombstones that no
+//! file knows yet lie there, and files around it have nothing to do with them.
 
 use crate::evidence::{Observation, SstFile};
+use crate::pain::events;
 use crate::prefix::PrefixRule;
 use crate::share::{Share, share_of, split};
 use crate::{key::Key, range::KeyRange};
@@ -14,9 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Most candidate ranges of one column family; attributing an operation may walk through all of them.
 pub const CANDIDATES_MAX: usize = 4096;
 
-/// Most prefixes that are cut out; each gives two borders that never go away, so twice this stays
-/// below [`CANDIDATES_MAX`].
+/// Most prefixes that are cut out; each gives two borders that never go away, so twice this, with those of
+/// [`ENDS_MAX`] and [`KEPT_RANGES_MAX`], stays below [`CANDIDATES_MAX`].
 const PREFIXES_MAX: usize = 1024;
+
+/// Most files that are cut out because operations came to an end in them; each gives two borders.
+const ENDS_MAX: usize = 512;
 
 /// Most SST borders that are looked at before neighbours are merged.
 const SST_BORDERS_MAX: usize = 16_384;
@@ -47,11 +52,13 @@ pub struct CandidateInput<'a> {
 
 /// Candidate ranges: in order, disjoint, covering all keys, at most [`CANDIDATES_MAX`].
 pub fn candidates(input: &CandidateInput<'_>) -> Vec<KeyRange> {
-    let hard = hard_borders(input);
     let level = widest_level(input.files);
     let widest: Vec<&SstFile> =
         input.files.iter().copied().filter(|file| Some(file.level) == level).collect();
-    let cuts: Vec<Key> = hard.iter().cloned().chain(sst_borders(&widest)).collect();
+    let sst_borders = sst_borders(&widest);
+    let mut hard = hard_borders(input);
+    hard.extend(borders_around_ends(input.observations, &sst_borders));
+    let cuts: Vec<Key> = hard.iter().cloned().chain(sst_borders).collect();
     let pieces = pieces(split(&KeyRange::everything(), &cuts), input.parts, &widest);
     let ranges = merge(&pieces, &hard, input.range_bytes_max, Some(input.density));
     if ranges.len() <= CANDIDATES_MAX {
@@ -89,6 +96,21 @@ fn hard_borders(input: &CandidateInput<'_>) -> BTreeSet<Key> {
     prefixes.sort_by(|one, two| two.1.cmp(&one.1).then_with(|| one.0.cmp(&two.0)));
     prefixes.into_iter().take(PREFIXES_MAX).for_each(|(prefix, _)| keep(&KeyRange::with_prefix(prefix)));
     borders
+}
+
+/// The SST borders next to where operations came to an end.
+fn borders_around_ends(observations: &[&Observation], sst_borders: &[Key]) -> BTreeSet<Key> {
+    // Between which two borders: the number of those up to it.
+    let mut tombstones: BTreeMap<usize, u64> = BTreeMap::new();
+    for observation in observations {
+        let Some(end) = &observation.end_key else { continue };
+        let sum = tombstones.entry(sst_borders.partition_point(|border| border <= end)).or_default();
+        *sum = sum.saturating_add(events(observation).tombstones);
+    }
+    let mut ends: Vec<(usize, u64)> = tombstones.into_iter().filter(|(_, sum)| *sum > 0).collect();
+    ends.sort_by_key(|(index, sum)| (std::cmp::Reverse(*sum), *index));
+    let around = ends.into_iter().take(ENDS_MAX).flat_map(|(index, _)| [index.checked_sub(1), Some(index)]);
+    around.flatten().filter_map(|index| sst_borders.get(index).cloned()).collect()
 }
 
 /// The level that holds most bytes, the deepest of equal ones; `None` without files.
@@ -194,12 +216,12 @@ mod tests {
         )
     }
 
-    fn observation(key: Key) -> Observation {
+    fn observation((key, end_key): (Key, Option<Key>)) -> Observation {
         Observation {
             column_family: None,
             kind: SeekKind::Seek,
             key,
-            end_key: None,
+            end_key,
             seek: Counters { tombstones_skipped: 1000, ..Counters::default() },
             scan: Counters::default(),
             seek_latency_ns: 1,
@@ -213,11 +235,11 @@ mod tests {
         #[test]
         fn candidates_are_in_order_disjoint_and_cover_all_keys(
             files in proptest::collection::vec(file(), 0..20),
-            keys in proptest::collection::vec(key(), 0..20),
+            ends in proptest::collection::vec((key(), proptest::option::of(key())), 0..20),
             kept in proptest::option::of((key(), proptest::option::of(key()))),
             range_bytes_max: u64,
         ) {
-            let observations: Vec<Observation> = keys.into_iter().map(observation).collect();
+            let observations: Vec<Observation> = ends.into_iter().map(observation).collect();
             let rule = PrefixRule::Delimiter { delimiter: b'/', count: 2 };
             let kept = kept.and_then(|(begin, end)| KeyRange::new(begin, end));
             let ranges = candidates(&CandidateInput {

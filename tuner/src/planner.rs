@@ -29,8 +29,8 @@ const RELIEF_SHARE_MIN: f64 = 0.1;
 /// edge of a range a whole file would be rewritten for a sliver of it.
 const SLIVER_SHARE: f64 = 0.125;
 
-/// After a compaction that did not help a range is left alone for twice the cooldown, or this where
-/// there is none, then four times, and so on.
+/// After a compaction that did not help a range is left alone for twice the cooldown, taken as at least this
+/// long, then four times, and so on.
 const BACK_OFF_MIN: TimeSpan = TimeSpan::from_seconds(60);
 
 /// But never longer than this: what pinned the tombstones goes away some day.
