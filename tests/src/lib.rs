@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod artifact;
+pub mod awake;
 pub mod bpf_objects;
 pub mod db_bench;
 pub mod http;
