@@ -41,6 +41,7 @@
 
 mod access;
 mod changed;
+mod commands;
 mod functions;
 mod guard;
 mod job;

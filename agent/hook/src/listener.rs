@@ -1,7 +1,8 @@
 //! The thread that waits for the agent: one client at a time.
 
+use crate::commands::Hook;
 use crate::rocksdb::RocksDb;
-use crate::session::{Hook, Next, serve, wait_for_client};
+use crate::session::{Next, serve, wait_for_client};
 use crate::{log, owner, socket};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
