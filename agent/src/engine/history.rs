@@ -4,6 +4,13 @@
 //! An action is on disk before it is begun. One that was under way when the agent ended is ended by the next run,
 //! once: as the hook says, where that still knows of it, else as interrupted: what the target made of it is not known
 //! then, so its range rests as if it had been done.
+//!
+//! `owed` is the measurements that are still to be made, `spent` the budget, the day's bytes and the throttles in force.
+
+mod owed;
+mod spent;
+
+pub use owed::Owed;
 
 use super::chronicle::Chronicle;
 use super::options::{OptionRecord, Options};
@@ -17,26 +24,15 @@ use crate::state::{Batch, Kind, StateError, numbered};
 use crate::target::facts::{DatabaseDirectory, ProcessId};
 use crate::target::process::is_alive;
 use serde::{Deserialize, Serialize};
-use sexton_tuner::daily::DailyBytes;
 use sexton_tuner::evidence::PastAction;
 use sexton_tuner::guard::GuardRefusal;
-use sexton_tuner::plan::{Plan, ThrottlesInForce};
+use sexton_tuner::plan::Plan;
 use sexton_tuner::policy::RemedyKind;
 use sexton_tuner::range::KeyRange;
-use sexton_tuner::rank::RangeAssessment;
-use sexton_tuner::schedule::BudgetBucket;
-use sexton_tuner::verify::Seen;
 use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-/// Windows that an action is waited for to be verified: without readers there is nothing to measure, and where the
-/// probe budget cuts windows short it takes several to see enough.
-const VERIFY_WINDOWS_MAX: u32 = 24;
-
-/// How long an option is given to show what it is good for: it works by flushes, compactions and reads that come after it.
-const OPTION_SETTLES_FOR: Duration = Duration::from_secs(10);
 
 /// Actions remembered, all targets together: a week, the longest back-off, at one action every two and a half
 /// minutes.
@@ -45,17 +41,8 @@ const ACTIONS_STORED_MAX: usize = 4_096;
 /// Past actions of one database that a plan takes into account: enough for any cooldown at the pace of actions.
 const PAST_ACTIONS_MAX: usize = 1_000;
 
-/// Throttles remembered; a target has some ten, a node some dozen targets.
-const THROTTLES_STORED_MAX: usize = 1_000;
-
 /// Kind of an action that sets an option, as the API names it.
 pub const SET_OPTIONS: &str = "set_options";
-
-/// Name of the record with the I/O budget.
-const BUDGET: &str = "io_budget";
-
-/// Name of the record with the bytes of the last day.
-const DAILY: &str = "daily_bytes";
 
 /// Names a database for as long as its directory is there, whichever process has it open. The path alone would take
 /// the databases of two containers for one, or a restored one for what it was before.
@@ -114,40 +101,6 @@ struct ActionRecord {
     /// The hook's number of the job that does all of it, once it has begun.
     #[serde(default)]
     job: Option<u64>,
-}
-
-/// An action whose effect is still to be measured.
-#[derive(Clone, Debug)]
-pub struct Owed {
-    /// The action.
-    pub id: u64,
-    /// Which range it was, what it was like before, and the relief that was promised.
-    pub before: RangeAssessment,
-    /// Windows that have passed without enough to judge by.
-    pub windows_waited: u32,
-    /// What they showed.
-    pub seen: Seen,
-    /// Not to be measured before.
-    due: Instant,
-}
-
-impl Owed {
-    fn new(id: u64, before: RangeAssessment, settles_for: Duration) -> Owed {
-        Owed { id, before, windows_waited: 0, seen: Seen::default(), due: Instant::now() + settles_for }
-    }
-
-    fn is_due(&self, target: &str) -> bool {
-        self.before.target == target && self.due <= Instant::now()
-    }
-}
-
-/// A throttle that is in force in a process.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct ThrottleRecord {
-    process: ProcessId,
-    target: String,
-    name: String,
-    value: String,
 }
 
 /// Actions, newest first, what is owed, and what was told.
@@ -456,76 +409,6 @@ impl History {
         batches.into_iter().for_each(|batch| self.chronicle.record(batch));
     }
 
-    /// Promises a measurement of what an action came to.
-    pub fn owe(&mut self, id: u64, before: RangeAssessment) {
-        let Some(record) = self.record_mut(id) else { return };
-        record.owed = serde_json::to_value(&before).ok();
-        let settles_for = if record.view.action == SET_OPTIONS { OPTION_SETTLES_FOR } else { Duration::ZERO };
-        let batch = batch_of(record);
-        self.chronicle.record(batch);
-        self.owed.push(Owed::new(id, before, settles_for));
-    }
-
-    /// Whether a measurement is owed for a target and due: reason enough for a window.
-    pub fn owes(&self, target: &str) -> bool {
-        self.owed.iter().any(|owed| owed.is_due(target))
-    }
-
-    /// Hands out the measurements owed for a target that has just had a window. Those that cannot be made
-    /// yet come back through [`History::postpone`].
-    pub fn due(&mut self, target: &str) -> Vec<Owed> {
-        let (due, rest) = std::mem::take(&mut self.owed).into_iter().partition(|owed| owed.is_due(target));
-        self.owed = rest;
-        due
-    }
-
-    /// Keeps a measurement for a later window; `false` when it has waited long enough.
-    pub fn postpone(&mut self, owed: Owed) -> bool {
-        let again = owed.windows_waited < VERIFY_WINDOWS_MAX;
-        if again {
-            self.owed.push(Owed { windows_waited: owed.windows_waited + 1, ..owed });
-        }
-        again
-    }
-
-    /// Writes down the verdict on an action, as `change` says; `reason` is why, in words.
-    pub fn settle(&mut self, owed: &Owed, helped: bool, reason: &str, change: impl FnOnce(&mut ActionView)) {
-        let earlier_failures = self.failures_before(owed.id);
-        let failures_in_a_row = if helped { 0 } else { earlier_failures.saturating_add(1) };
-        if !helped {
-            self.options.unwant("it did not help", |record| record.action_id == owed.id);
-        }
-        let Some(record) = self.record_mut(owed.id) else { return };
-        change(&mut record.view);
-        record.owed = None;
-        if let Some(past) = &mut record.past {
-            (past.helped, past.failures_in_a_row) = (Some(helped), failures_in_a_row);
-        }
-        let subject = subject(&record.view);
-        let (pain_before, pain_after) = (record.view.pain_before, record.view.pain_after.unwrap_or(0.0));
-        let batch = batch_of(record);
-        let reason = reason.to_owned();
-        let backed_off =
-            What::BackedOff { subject: subject.clone(), failures_in_a_row, reason: reason.clone() };
-        self.chronicle.tell_with(batch, What::Verified { subject, helped, pain_before, pain_after, reason });
-        if !helped {
-            self.chronicle.tell(backed_off);
-        }
-    }
-
-    /// How often in a row acting in the same way where this action did had not helped before it.
-    fn failures_before(&self, id: u64) -> u32 {
-        let Some(this) = self.actions.iter().find(|record| record.view.id == id) else { return 0 };
-        let Some(place) = &this.place else { return 0 };
-        let earlier = self.actions.iter().filter(|record| record.view.id < id);
-        let same = earlier.filter(|record| {
-            record.view.action == this.view.action
-                && record.place.as_ref().is_some_and(|other| shares_keys(place, other))
-        });
-        let judged = same.filter_map(|record| record.past.as_ref()).find(|past| past.helped.is_some());
-        judged.map_or(0, |past| past.failures_in_a_row)
-    }
-
     /// Earlier actions on a database, newest last.
     pub fn past_actions(&self, database: &DatabaseIdentity) -> Vec<PastAction> {
         let here =
@@ -600,57 +483,6 @@ impl History {
         &self.chronicle
     }
 
-    /// The I/O budget that an earlier run has left.
-    pub fn budget(&self) -> Option<BudgetBucket> {
-        self.chronicle.state().get(Kind::Agent, BUDGET)
-    }
-
-    /// Writes down what is left of the I/O budget.
-    pub fn keep_budget(&mut self, bucket: &BudgetBucket) {
-        let mut batch = Batch::default();
-        batch.put(Kind::Agent, BUDGET, bucket);
-        self.chronicle.record(batch);
-    }
-
-    /// The bytes that earlier runs have rewritten in the last day.
-    pub fn daily(&self) -> DailyBytes {
-        self.chronicle.state().get(Kind::Agent, DAILY).unwrap_or_default()
-    }
-
-    /// Writes down the bytes of the last day.
-    pub fn keep_daily(&mut self, daily: &DailyBytes) {
-        let mut batch = Batch::default();
-        batch.put(Kind::Agent, DAILY, daily);
-        self.chronicle.record(batch);
-    }
-
-    /// Throttles that earlier runs have set in processes that still live; of the others the records go.
-    pub fn throttles(&mut self) -> ThrottlesInForce {
-        let records: Vec<(String, ThrottleRecord)> =
-            self.chronicle.state().last(Kind::Throttle, THROTTLES_STORED_MAX);
-        let (alive, ended): (Vec<_>, Vec<_>) =
-            records.into_iter().partition(|(_, throttle)| is_alive(&throttle.process));
-        let mut batch = Batch::default();
-        ended.iter().for_each(|(name, _)| batch.remove(Kind::Throttle, name));
-        self.chronicle.record(batch);
-        let in_force =
-            |(_, throttle): (_, ThrottleRecord)| ((throttle.target, throttle.name), throttle.value);
-        alive.into_iter().map(in_force).collect()
-    }
-
-    /// Writes down that a throttle is in force.
-    pub fn keep_throttle(&mut self, process: ProcessId, target: &str, name: &str, value: &str) {
-        let record = ThrottleRecord {
-            process,
-            target: target.to_owned(),
-            name: name.to_owned(),
-            value: value.to_owned(),
-        };
-        let mut batch = Batch::default();
-        batch.put(Kind::Throttle, &format!("{target}/{name}"), &record);
-        self.chronicle.record(batch);
-    }
-
     fn record_mut(&mut self, id: u64) -> Option<&mut ActionRecord> {
         self.actions.iter_mut().find(|record| record.view.id == id)
     }
@@ -697,5 +529,4 @@ fn subject(view: &ActionView) -> Subject {
 }
 
 #[cfg(test)]
-#[path = "history_tests.rs"]
 mod tests;

@@ -1,9 +1,12 @@
 //! Histories in directories of their own; an agent that ends is one that is dropped.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+use super::owed::VERIFY_WINDOWS_MAX;
 use super::*;
 use crate::engine::options::Wish;
 use sexton_tuner::key::Key;
+use sexton_tuner::rank::RangeAssessment;
+use sexton_tuner::schedule::BudgetBucket;
 use std::path::Path;
 
 fn open(directory: &Path) -> History {
