@@ -1,10 +1,15 @@
 //! An agent's state directory, read by the tests themselves: the store with RocksDB, the audit log line by line.
 
+use crate::agent::{count, text};
 use anyhow::{Context, Result, ensure};
 use rust_rocksdb::{DB, IteratorMode, Options};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Between two looks at an audit log.
+const POLL: Duration = Duration::from_millis(2);
 
 /// All records of a kind in the store of an agent that has ended, by name.
 pub fn records(directory: &Path, kind: &str) -> Result<BTreeMap<String, Value>> {
@@ -35,4 +40,32 @@ pub fn events(audit_log: &Path) -> Result<Vec<Value>> {
 /// The name of an event.
 pub fn name(event: &Value) -> &str {
     event.get("event").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Waits until one more event of this name stands in an audit log that may not be there yet; `false` if none does in time.
+pub fn wait_for_event(audit_log: &Path, name: &str, limit: Duration) -> bool {
+    let name = format!("\"event\":\"{name}\"");
+    // Before the first agent has written to it there is none.
+    let told = || std::fs::read_to_string(audit_log).unwrap_or_default().matches(&name).count();
+    let (before, deadline) = (told(), Instant::now() + limit);
+    while Instant::now() < deadline {
+        if told() > before {
+            return true;
+        }
+        std::thread::sleep(POLL);
+    }
+    false
+}
+
+/// Fails unless these events tell of one beginning and one end of an action, as the history shows it.
+pub fn check_told_once(action: &Value, events: &[Value]) -> Result<()> {
+    let id = count(action, "/id")?;
+    let about = events.iter().filter(|event| count(event, "/action_id").is_ok_and(|about| about == id));
+    let told: Vec<&str> = about
+        .map(name)
+        .filter(|name| ["slice_started", "slice_done", "interrupted"].contains(name))
+        .collect();
+    let end = if text(action, "/state") == "interrupted" { "interrupted" } else { "slice_done" };
+    ensure!(told == ["slice_started", end], "{told:?} was told of {action}");
+    Ok(())
 }

@@ -4,14 +4,14 @@
 //! later one has told of some actions what the hook says of them. The log of the hook, which knows nothing of the
 //! history, is the truth: each such action is a job that ended there, as the history says.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use sexton_tests::agent::{self, Agent, count, text};
 use sexton_tests::workload::{self, Start, Workload};
 use sexton_tests::{artifact, state};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Actions that the hook was asked about, at least.
@@ -22,7 +22,6 @@ const KILLS_MAX: u64 = 60;
 const ACTION_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Kills come so long after an action was written down: jobs take some tens of milliseconds.
 const IN_ACTION_MS: [u64; 4] = [15, 25, 40, 60];
-const POLL: Duration = Duration::from_millis(2);
 
 /// What the history says of an action that the hook was asked about.
 const SETTLED: &str = "the hook says";
@@ -67,7 +66,10 @@ fn the_hook_is_asked_what_became_of_an_interrupted_action() -> Result<()> {
     let audit_log = directory.path().join("state/audit.jsonl");
     for kill in 0..KILLS_MAX {
         let agent = Agent::spawn(directory.path(), &[])?;
-        wait_for_an_action(&audit_log)?;
+        ensure!(
+            state::wait_for_event(&audit_log, "slice_started", ACTION_WAIT_MAX),
+            "no action has begun within {ACTION_WAIT_MAX:?}"
+        );
         let pause = IN_ACTION_MS.iter().cycle().nth(usize::try_from(kill)?).copied().unwrap_or_default();
         std::thread::sleep(Duration::from_millis(pause));
         // Dropping it is `kill -9` of its pid, and waiting for its end.
@@ -88,36 +90,13 @@ fn the_hook_is_asked_what_became_of_an_interrupted_action() -> Result<()> {
     check(&directory.path().join("state"), &std::fs::read_to_string(&hook_log)?)
 }
 
-/// Waits until the agent has written down that an action begins.
-fn wait_for_an_action(audit_log: &Path) -> Result<()> {
-    let started = || -> usize {
-        let text = std::fs::read_to_string(audit_log).unwrap_or_default();
-        text.matches("\"event\":\"slice_started\"").count()
-    };
-    let (before, deadline) = (started(), Instant::now() + ACTION_WAIT_MAX);
-    while Instant::now() < deadline {
-        if started() > before {
-            return Ok(());
-        }
-        std::thread::sleep(POLL);
-    }
-    bail!("no action has begun within {ACTION_WAIT_MAX:?}")
-}
-
 /// Each action has one beginning and one end; what the hook was asked about is a job of its own log.
 fn check(state: &Path, hook_log: &str) -> Result<()> {
     let events = state::events(&state.join("audit.jsonl"))?;
     let mut settled = 0;
     for record in state::records(state, "action")?.into_values() {
         let action = record.get("view").context("a record without an action")?;
-        let id = count(action, "/id")?;
-        let about = events.iter().filter(|event| count(event, "/action_id").is_ok_and(|about| about == id));
-        let told: Vec<&str> = about
-            .map(state::name)
-            .filter(|name| ["slice_started", "slice_done", "interrupted"].contains(name))
-            .collect();
-        let end = if text(action, "/state") == "interrupted" { "interrupted" } else { "slice_done" };
-        ensure!(told == ["slice_started", end], "{told:?} was told of {action}");
+        state::check_told_once(action, &events)?;
         if !text(action, "/outcome").contains(SETTLED) {
             continue;
         }

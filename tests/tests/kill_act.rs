@@ -32,7 +32,6 @@ const LIFE_MAX_MS: u64 = 600;
 /// Kills after an action has begun or ended come up to so long after that was written down: in it, at its end, when it
 /// is being verified, or in the next.
 const IN_ACTION_MAX_MS: u64 = 200;
-const POLL: Duration = Duration::from_millis(5);
 const LIMIT: Duration = Duration::from_secs(60);
 const COOLDOWN_SECONDS: i64 = 1;
 
@@ -112,7 +111,7 @@ fn round(random: &mut Random) -> Result<Counts> {
             _ if kill % KILL_AFTER_ACTION_EVERY == 0 => Some("slice_done"),
             _ => None,
         };
-        if awaited.map_or(Ok(false), |event| wait_for(&audit_log, event))? {
+        if awaited.is_some_and(|event| state::wait_for_event(&audit_log, event, ACTION_WAIT_MAX)) {
             std::thread::sleep(Duration::from_millis(random.below(IN_ACTION_MAX_MS)));
             kills_in_action += 1;
         } else {
@@ -152,21 +151,6 @@ fn start(directory: &Path, hook_log: &Path) -> Result<Workload> {
     Ok(workload)
 }
 
-/// Waits until the agent has written down that an action begins or ends; `false` if it does not in time.
-fn wait_for(audit_log: &Path, event: &str) -> Result<bool> {
-    let name = format!("\"event\":\"{event}\"");
-    // It is not there before the first agent has written to it.
-    let told = || std::fs::read_to_string(audit_log).unwrap_or_default().matches(&name).count();
-    let (before, deadline) = (told(), Instant::now() + ACTION_WAIT_MAX);
-    while Instant::now() < deadline {
-        if told() > before {
-            return Ok(true);
-        }
-        std::thread::sleep(POLL);
-    }
-    Ok(false)
-}
-
 /// Each action has one number, one beginning and one end, in the store and in the audit log; the hook has done no
 /// compaction that is not among them; and no range was acted on again within its cooldown.
 fn check_history(state: &Path, hook_log: &str) -> Result<Counts> {
@@ -200,19 +184,11 @@ fn check_history(state: &Path, hook_log: &str) -> Result<Counts> {
     for (number, event) in (1..).zip(&logged) {
         ensure!(count(event, "/id")? == number, "events do not count from 1 without a gap: {event}");
     }
-    let mut ends: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
-    for event in &logged {
-        if ["slice_started", "slice_done", "interrupted"].contains(&state::name(event)) {
-            ends.entry(count(event, "/action_id")?).or_default().push(state::name(event));
-        }
-    }
     for action in &actions {
-        let id = count(action, "/id")?;
-        let end = if text(action, "/state") == "interrupted" { "interrupted" } else { "slice_done" };
-        let told = ends.get(&id).cloned().unwrap_or_default();
-        ensure!(told == ["slice_started", end], "{told:?} was told of {action}");
+        state::check_told_once(action, &logged)?;
     }
-    ensure!(ends.len() == actions.len(), "{} actions were told of, {} are stored", ends.len(), actions.len());
+    let begun = logged.iter().filter(|event| state::name(event) == "slice_started").count();
+    ensure!(begun == actions.len(), "{begun} actions were told of, {} are stored", actions.len());
     check_cooldowns(&actions)?;
     Ok(Counts { done, cut_off, ..Counts::default() })
 }
