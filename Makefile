@@ -48,7 +48,7 @@ test: ## Everything: setup, build, lint, unit tests, end-to-end tests (root).
 bench-overhead: setup build ## What Sexton costs a process that it looks at (up to twenty minutes, a quiet machine; root).
 	$(AS_ROOT) $(PROGRAMS)/sexton-bench-overhead
 
-bench-guard: build ## What acting costs those who write, and what one big compaction does to them (twelve minutes, a quiet machine; root).
+bench-guard: build ## What acting costs those who write, and what one big compaction does to them (fifteen minutes, a quiet machine; root).
 	$(AS_ROOT) $(PROGRAMS)/sexton-bench-guard
 
 lint: ## Formatting, lints, licences and sources of all crates.

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -92,6 +93,19 @@ impl Process {
             std::thread::sleep(EXIT_POLL);
         }
     }
+}
+
+/// Time that a process' threads have had on a processor, nanoseconds; of those that have ended it is gone.
+pub fn processor_time_ns(pid: u32) -> Result<u64> {
+    let tasks = Path::new("/proc").join(pid.to_string()).join("task");
+    let mut sum_ns = 0;
+    for task in std::fs::read_dir(&tasks).with_context(|| format!("reading {}", tasks.display()))? {
+        let task = task?.path();
+        let Ok(times) = std::fs::read_to_string(task.join("schedstat")) else { continue };
+        let on_processor = times.split_whitespace().next().and_then(|number| number.parse::<u64>().ok());
+        sum_ns += on_processor.with_context(|| format!("{} has no times", task.display()))?;
+    }
+    Ok(sum_ns)
 }
 
 /// Sends a signal to a process that a test has started, itself or through another.

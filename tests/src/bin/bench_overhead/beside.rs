@@ -1,7 +1,6 @@
 //! What runs beside the load: an agent as operators run it, or probes that nobody takes away.
 
 use anyhow::{Context, Result};
-use rustix::process::Signal;
 use sexton::probe::governor::{self, ProbePrices};
 use sexton::probe::{Credit, KernelFeatures, Mechanism, OpenWindow, Sentinel, Thresholds, Windows};
 use sexton::target::facts::{ProbeSites, Target};
@@ -53,40 +52,9 @@ pub fn with_windows(directory: &Path, load: u32) -> Result<Agent> {
     watching(directory, WINDOWS_AS_OFTEN_AS_ALLOWED, load, Some("debug"))
 }
 
-/// `sexton run` with its sentinel only. It arms no probe, so that while it is stopped by a signal there is nothing of it
-/// beside the load.
-pub struct SentinelOnly {
-    agent: Agent,
-}
-
-impl SentinelOnly {
-    /// Starts it, and stops it at once.
-    pub fn new(directory: &Path, load: u32) -> Result<SentinelOnly> {
-        let mut sentinel = SentinelOnly { agent: watching(directory, SENTINEL_ONLY, load, None)? };
-        sentinel.stop()?;
-        Ok(sentinel)
-    }
-
-    /// Ends it.
-    pub fn end(mut self) -> Result<()> {
-        self.start()?;
-        self.agent.stop()
-    }
-}
-
-impl Beside for SentinelOnly {
-    fn start(&mut self) -> Result<()> {
-        self.agent.process.signal(Signal::CONT)
-    }
-
-    fn cost_ns(&mut self) -> Result<u64> {
-        // Nothing that is priced ever fires.
-        Ok(0)
-    }
-
-    fn stop(&mut self) -> Result<()> {
-        self.agent.process.signal(Signal::STOP)
-    }
+/// `sexton run` with its sentinel only.
+pub fn with_sentinel_only(directory: &Path, load: u32) -> Result<Agent> {
+    watching(directory, SENTINEL_ONLY, load, None)
 }
 
 /// Probes that stay, armed by the library itself.

@@ -2,17 +2,22 @@
 //!
 //! One `db_bench` makes cheap seeks on one core for the whole run; beside it, on another core, there is in turn nothing and
 //! what is to be measured. Machines get slower and faster, by 5 % from one second to the next and by more when their
-//! neighbours are busy, and that noise is as great over a tenth of a second as over ten. So the blocks are short and many: what
-//! is the same for two neighbours of a tenth of a second does not show in their ratio. There are as many pairs as it takes for
-//! a 95 % interval of their median that is narrow enough. `beside` is what runs beside the load, `windows` compares an agent's
-//! windows with the time around them, `statistics` is the interval.
+//! neighbours are busy, and that noise is as great over a tenth of a second as over ten. So what is compared lies as close
+//! together as can be: what is the same for two neighbours of a tenth of a second does not show in their ratio. There are as
+//! many as it takes for a 95 % interval of their median that is narrow enough.
+//!
+//! Running agents are left to run, and the time in which they are at work is compared with the time around it: `sentinel` and
+//! `windows`, by `moments`. Probes that are always on are compared in blocks, with and without. `beside` is what runs beside
+//! the load, `statistics` the interval.
 
 mod beside;
+mod moments;
+mod sentinel;
 mod statistics;
 mod windows;
 
 use anyhow::{Context, Result};
-use beside::{AlwaysOn, Beside, SentinelOnly};
+use beside::{AlwaysOn, Beside};
 use clap::Parser;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
@@ -81,9 +86,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
     run_on(CORE_OF_OTHERS)?;
     introduce(&mut load)?;
 
-    let mut sentinel_only = SentinelOnly::new(directory.path(), load.pid())?;
-    let sentinel = compare("the sentinel only", &mut load, &mut sentinel_only, arguments)?;
-    sentinel_only.end()?;
+    let sentinel = sentinel::compare(&mut load, directory.path(), arguments)?;
     let windows = windows::compare(&mut load, directory.path(), arguments)?;
     let mut pair = AlwaysOn::seek_pair(load.pid())?;
     let always_on = compare("a pair on Seek, always on", &mut load, &mut pair, arguments)?;
@@ -92,7 +95,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
 
     println!("prices here: {}", shown_prices(all.prices()));
     println!("took {:.0} s", started.elapsed().as_secs_f64());
-    let passed = sentinel.throughput.value >= SENTINEL_WANTED
+    let passed = sentinel.value >= SENTINEL_WANTED
         && windows.value >= WINDOWS_WANTED
         && COST_WANTED.contains(&all_probes.cost.value);
     println!("{}", report(&sentinel, &windows, &always_on, &all_probes));
@@ -224,12 +227,12 @@ fn shown_prices(prices: &ProbePrices) -> String {
     shown.join(", ")
 }
 
-fn report(sentinel: &Comparison, windows: &Median, always_on: &Comparison, all_probes: &Comparison) -> Value {
+fn report(sentinel: &Median, windows: &Median, always_on: &Comparison, all_probes: &Comparison) -> Value {
     let ratio = |comparison: &Comparison| rounded(comparison.throughput.value);
     let interval = |comparison: &Comparison| comparison.throughput.interval();
     json!({
-        "throughput_ratio_sentinel": ratio(sentinel),
-        "throughput_ratio_sentinel_interval": interval(sentinel),
+        "throughput_ratio_sentinel": rounded(sentinel.value),
+        "throughput_ratio_sentinel_interval": sentinel.interval(),
         "throughput_ratio_windows": rounded(windows.value),
         "throughput_ratio_windows_interval": windows.interval(),
         "throughput_ratio_always_on": ratio(always_on),

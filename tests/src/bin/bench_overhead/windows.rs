@@ -4,20 +4,17 @@
 //! they were, its log says. What a window costs is the throughput that is missing while it is open, arming and taking away
 //! included, and is spread over all the time since the window before it.
 
+use super::moments::{Moment, Span, lost_seconds, unix_seconds};
 use super::statistics::Median;
 use super::{Arguments, beside};
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
-use sexton_tests::steady_seeks::{Progress, SteadySeeks};
+use sexton_tests::steady_seeks::SteadySeeks;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Windows that open sooner after the agent's start are left out: it has saved up budget, and spends it.
 const WARM_UP: Duration = Duration::from_secs(12);
-/// Time around a window that is counted as its own: what the log's lines and db_bench's are apart at most.
-const MARGIN_SECONDS: f64 = 0.025;
-/// Least time before and after a window that it is compared with, each.
-const REFERENCE_SECONDS_MIN: f64 = 0.05;
 /// Windows before an interval is looked at.
 const WINDOWS_MIN: usize = 12;
 /// Between two looks at the log.
@@ -33,8 +30,7 @@ pub fn compare(load: &mut SteadySeeks, directory: &Path, arguments: &Arguments) 
     let median = loop {
         let look_at = Instant::now() + LOOK_INTERVAL;
         while Instant::now() < look_at {
-            let progress = load.progress()?;
-            moments.push(Moment { at: unix_seconds(Timestamp::now()), progress });
+            moments.push(Moment::now(load.progress()?));
         }
         let windows = windows(&agent.log(), begin)?;
         let ratios = ratios(&moments, &windows);
@@ -55,27 +51,8 @@ pub fn compare(load: &mut SteadySeeks, directory: &Path, arguments: &Arguments) 
     Ok(median)
 }
 
-/// What db_bench said, and when.
-#[derive(Clone, Copy)]
-struct Moment {
-    /// Unix time.
-    at: f64,
-    progress: Progress,
-}
-
-/// When a window was open, Unix time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Window {
-    open: f64,
-    close: f64,
-}
-
-fn unix_seconds(time: Timestamp) -> f64 {
-    time.as_nanosecond() as f64 / 1e9
-}
-
 /// The windows in the agent's log that opened after `begin`.
-fn windows(log: &str, begin: f64) -> Result<Vec<Window>> {
+fn windows(log: &str, begin: f64) -> Result<Vec<Span>> {
     let mut windows = Vec::new();
     let mut open = None;
     for line in log.lines() {
@@ -90,61 +67,27 @@ fn windows(log: &str, begin: f64) -> Result<Vec<Window>> {
         if is_open {
             open = Some(at);
         } else if let Some(open) = open.take().filter(|open| *open >= begin) {
-            windows.push(Window { open, close: at });
+            windows.push(Span { open, close: at });
         }
     }
     Ok(windows)
 }
 
 /// For each window but the first and the last: the throughput since the window before it, by what it would have been without.
-fn ratios(moments: &[Moment], windows: &[Window]) -> Vec<f64> {
-    let ratio = |three: &[Window]| {
+fn ratios(moments: &[Moment], windows: &[Span]) -> Vec<f64> {
+    let ratio = |three: &[Span]| {
         let [before, window, after] = three else { return None };
-        let (open, close) = (window.open - MARGIN_SECONDS, window.close + MARGIN_SECONDS);
-        let reference = ((close - open) / 2.0).max(REFERENCE_SECONDS_MIN);
-        let earliest = (open - reference).max(before.close + MARGIN_SECONDS);
-        let latest = (close + reference).min(after.open - MARGIN_SECONDS);
-        let [earliest, open, close, latest] =
-            [earliest, open, close, latest].map(|at| moment_at(moments, at).map(|moment| moment.progress));
-        let (earliest, open, close, latest) = (earliest?, open?, close?, latest?);
-        let inside = Stretch::between(open, close);
-        let outside = Stretch::between(earliest, open).and(Stretch::between(close, latest));
-        let missing = inside.seconds * (1.0 - inside.rate()? / outside.rate()?);
-        Some(1.0 - missing / (window.close - before.close))
+        let lost = lost_seconds(moments, before, window, after)?;
+        Some(1.0 - lost / (window.close - before.close))
     };
     windows.windows(3).filter_map(ratio).collect()
-}
-
-/// The first moment at or after a time.
-fn moment_at(moments: &[Moment], at: f64) -> Option<&Moment> {
-    moments.get(moments.partition_point(|moment| moment.at < at))
-}
-
-/// Seeks made in some time.
-#[derive(Clone, Copy)]
-struct Stretch {
-    seeks: u64,
-    seconds: f64,
-}
-
-impl Stretch {
-    fn between(from: Progress, to: Progress) -> Stretch {
-        Stretch { seeks: to.seeks.saturating_sub(from.seeks), seconds: to.seconds - from.seconds }
-    }
-
-    fn and(self, other: Stretch) -> Stretch {
-        Stretch { seeks: self.seeks + other.seeks, seconds: self.seconds + other.seconds }
-    }
-
-    fn rate(self) -> Option<f64> {
-        (self.seconds > 0.0 && self.seeks > 0).then(|| self.seeks as f64 / self.seconds)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use sexton_tests::steady_seeks::Progress;
 
     #[test]
     fn windows_are_read_from_the_log() {
@@ -164,9 +107,9 @@ mod tests {
     /// 1,000 seeks a second, half of that while a window is open: a tenth of each cycle.
     #[test]
     fn half_the_throughput_for_a_tenth_of_the_time_is_a_twentieth_less() {
-        let windows: Vec<Window> = (1..9)
+        let windows: Vec<Span> = (1..9)
             .map(|second| f64::from(second) * 10.0)
-            .map(|open| Window { open, close: open + 1.0 })
+            .map(|open| Span { open, close: open + 1.0 })
             .collect();
         let is_slow = |at: f64| windows.iter().any(|window| (window.open..window.close).contains(&at));
         let mut seeks = 0;

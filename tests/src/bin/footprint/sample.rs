@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use sexton_tests::machine;
+use sexton_tests::process::processor_time_ns;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -28,14 +29,12 @@ impl Reading {
             std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
         };
         let resident = field(&read(&process.join("status"))?, "VmRSS:")?;
-        let (mut cpu_ns, mut wakeups) = (children_ns(&read(&process.join("stat"))?)?, 0);
+        let cpu_ns = children_ns(&read(&process.join("stat"))?)? + processor_time_ns(pid)?;
+        let mut wakeups = 0;
         for task in std::fs::read_dir(process.join("task")).context("reading the agent's threads")? {
-            let task = task?.path();
-            // A thread that has ended meanwhile has taken its time along: the agent's threads do not end.
-            let Ok(schedule) = read(&task.join("schedstat")) else { continue };
-            let on_cpu = schedule.split_whitespace().next().and_then(|number| number.parse::<u64>().ok());
-            cpu_ns += on_cpu.with_context(|| format!("{} has no times", task.display()))?;
-            wakeups += field(&read(&task.join("status"))?, "voluntary_ctxt_switches:")?;
+            // A thread that has ended meanwhile has taken its count along: the agent's threads do not end.
+            let Ok(status) = read(&task?.path().join("status")) else { continue };
+            wakeups += field(&status, "voluntary_ctxt_switches:")?;
         }
         Ok(Reading { resident_bytes: resident * 1024, cpu_ns, wakeups })
     }
