@@ -197,7 +197,7 @@ impl std::fmt::Display for Comparison {
         let width = if self.narrow { "" } else { ", the interval is wider than wanted" };
         write!(
             formatter,
-            "throughput {}{width}; says itself that it costs {:.2} % of a core",
+            "throughput {} pairs{width}; says itself that it costs {:.2} % of a core",
             self.throughput,
             self.cost_said * 100.0
         )

@@ -48,7 +48,7 @@ pub fn compare(load: &mut SteadySeeks, directory: &Path, arguments: &Arguments) 
         }
     };
     println!(
-        "the sentinel only: throughput {median} (cycles of {CYCLE_SECONDS:.0} s); it works in {:.1} % of the time, and \
+        "the sentinel only: throughput {median} cycles of {CYCLE_SECONDS:.0} s; it works in {:.1} % of the time, and \
          takes {:.2} % of the other processor",
         seen.share_at_work().context("nothing was seen")? * 100.0,
         seen.processor_share().context("nothing was seen")? * 100.0

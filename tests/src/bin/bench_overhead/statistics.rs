@@ -48,7 +48,7 @@ impl Median {
 
 impl std::fmt::Display for Median {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{:.4} [{:.4}, {:.4}], {} pairs", self.value, self.low, self.high, self.values)
+        write!(formatter, "{:.4} [{:.4}, {:.4}] of {}", self.value, self.low, self.high, self.values)
     }
 }
 

@@ -44,7 +44,7 @@ pub fn compare(load: &mut SteadySeeks, directory: &Path, arguments: &Arguments) 
     let open: f64 = windows(&agent.log(), begin)?.iter().map(|window| window.close - window.open).sum();
     let watched = moments.last().map_or(0.0, |last| last.at - begin);
     println!(
-        "windows, default budget: throughput {median} (windows); one is open {:.1} % of the time",
+        "windows, default budget: throughput {median} windows; one is open {:.1} % of the time",
         open / watched * 100.0
     );
     agent.stop()?;
