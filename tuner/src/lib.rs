@@ -26,6 +26,7 @@ pub mod range;
 pub mod rank;
 pub mod relief;
 pub mod remedy;
+pub mod replaced;
 pub mod rest;
 pub mod schedule;
 pub mod share;

@@ -12,8 +12,8 @@ use sexton_hook_protocol::{
 use sexton_tuner::cost::Bottommost;
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::range::KeyRange;
+use sexton_tuner::replaced::bytes_replaced;
 use std::borrow::BorrowMut;
-use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -159,6 +159,7 @@ impl<C: BorrowMut<HookClient>> Actuator for HookActuator<C> {
             }
         };
         let after = self.client().sst_files(&pointers)?;
+        let replaced = bytes_replaced(&before, &after, &request.column_family, &request.range);
         let (before, after) = (overlapping(request, &before), overlapping(request, &after));
         Ok(CompactOutcome {
             end,
@@ -166,7 +167,7 @@ impl<C: BorrowMut<HookClient>> Actuator for HookActuator<C> {
                 0 => started.elapsed(),
                 nanoseconds => Duration::from_nanos(nanoseconds),
             },
-            bytes_replaced: bytes_replaced(&before, &after),
+            bytes_replaced: replaced,
             deletions_before: before.iter().map(|file| file.deletions).sum(),
             deletions_after: after.iter().map(|file| file.deletions).sum(),
             command: None,
@@ -215,12 +216,6 @@ fn overlapping<'files>(request: &CompactRequest, files: &'files [SstFile]) -> Ve
     files.iter().filter(inside).collect()
 }
 
-/// Bytes of the files that are there before and not after. A file that was only moved keeps its number.
-fn bytes_replaced(before: &[&SstFile], after: &[&SstFile]) -> u64 {
-    let left: HashSet<u64> = after.iter().map(|file| file.number).collect();
-    before.iter().filter(|file| !left.contains(&file.number)).map(|file| file.size_bytes).sum()
-}
-
 /// Directories are compared as written, up to a slash at the end.
 fn is_same_directory(one: &Path, two: &Path) -> bool {
     one.components().eq(two.components())
@@ -248,15 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn replaced_files_are_those_that_are_gone() {
+    fn files_of_other_keys_and_column_families_are_not_the_request_s() {
         let request = request(b"c", Some(b"g"));
         let mut other = file(5, "d", "e");
         other.column_family = "fileTable".into();
-        let before = [file(1, "a", "b"), file(2, "b", "d"), file(3, "e", "f"), file(4, "g", "h"), other];
-        let after = [file(1, "a", "b"), file(3, "e", "f"), file(6, "b", "d"), file(4, "g", "h")];
-        let (before, after) = (overlapping(&request, &before), overlapping(&request, &after));
-        assert_eq!(before.iter().map(|file| file.number).collect::<Vec<_>>(), [2, 3]);
-        assert_eq!(bytes_replaced(&before, &after), 1 << 2);
+        let files = [file(1, "a", "b"), file(2, "b", "d"), file(3, "e", "f"), file(4, "g", "h"), other];
+        let inside = overlapping(&request, &files);
+        assert_eq!(inside.iter().map(|file| file.number).collect::<Vec<_>>(), [2, 3]);
     }
 
     #[test]

@@ -78,8 +78,7 @@ pub struct CompactOutcome {
     pub end: CompactEnd,
     /// How long it took.
     pub duration: Duration,
-    /// Bytes of the SST files that overlapped the range and are gone now, also those that an automatic
-    /// compaction rewrote meanwhile.
+    /// Bytes of the SST files that went with it, see [`sexton_tuner::replaced`].
     pub bytes_replaced: u64,
     /// Deletions in the SST files that overlap the range, before.
     pub deletions_before: u64,

@@ -6,8 +6,8 @@ use crate::actuator::{CompactEnd, CompactOutcome};
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::plan::CompactRange;
 use sexton_tuner::rank::RangeAssessment;
+use sexton_tuner::replaced::bytes_replaced;
 use sexton_tuner::share::share_of_all;
-use std::collections::HashSet;
 
 /// Whether the range's files hold no deletion any more, and memtables held none: a plan's actions can share
 /// files, and forcing the bottommost level rewrites them even for nothing.
@@ -25,7 +25,7 @@ fn is_inside(compact: &CompactRange, file: &SstFile) -> bool {
 
 /// What a compaction changed in the live SST files.
 pub struct Effect {
-    /// Bytes of the files it replaced.
+    /// Bytes of the files it replaced, those outside of the range too.
     pub bytes_rewritten: u64,
     /// Deletions in the range, before: its share of those of the files, which are wider.
     pub deletions_before: u64,
@@ -49,11 +49,9 @@ impl Effect {
             };
         };
         let inside = |file: &&SstFile| is_inside(compact, file);
-        let left: HashSet<u64> = after.iter().map(|file| file.number).collect();
         let deletions = |files: &SstRead| share_of_all(files.iter().filter(inside), &compact.range).deletions;
-        let replaced = before.iter().filter(inside).filter(|file| !left.contains(&file.number));
         Effect {
-            bytes_rewritten: replaced.map(|file| file.size_bytes).sum(),
+            bytes_rewritten: bytes_replaced(before, after, &compact.column_family, &compact.range),
             deletions_before: deletions(before),
             deletions_after: deletions(after),
         }

@@ -62,7 +62,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
     introduce(arguments);
     let lengths =
         Lengths { keys: arguments.keys, seconds: arguments.seconds, list_seconds: arguments.list_seconds };
-    let (mut writer, mut list, mut stalls) = (Vec::new(), Vec::new(), 0);
+    let (mut writer, mut list, mut written, mut stalls) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for pair in 1..=arguments.pairs {
         // Whatever drifts on the machine meets both kinds alike.
         let kinds = if pair % 2 == 1 { [Kind::Alone, Kind::Sexton] } else { [Kind::Sexton, Kind::Alone] };
@@ -70,6 +70,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         let (alone, sexton) = if pair % 2 == 1 { (first, second) } else { (second, first) };
         writer.push(sexton.writer_p99_ns as f64 / alone.writer_p99_ns.max(1) as f64);
         list.push(alone.list_p99_ns as f64 / sexton.list_p99_ns.max(1) as f64);
+        written.push(sexton.compaction_written_bytes as f64);
         stalls += sexton.stalls;
     }
     let unsliced = measured(Kind::Unsliced, &lengths)?;
@@ -86,7 +87,8 @@ fn run(arguments: &Arguments) -> Result<bool> {
             "unsliced_writer_p99_ms": rounded(unsliced.writer_p99_ns as f64 / 1e6),
             "unsliced_writer_max_ms": rounded(unsliced.writer_max_ns as f64 / 1e6),
             "unsliced_write_stalls": unsliced.stalls,
-            "unsliced_bytes": unsliced.bytes_compacted,
+            "compaction_written_bytes": median(&written)?,
+            "unsliced_compaction_written_bytes": unsliced.compaction_written_bytes,
         })
     );
     Ok(writer_ratio <= WRITER_WANTED && list_ratio >= LIST_WANTED && stalls == 0)
