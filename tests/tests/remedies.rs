@@ -141,7 +141,8 @@ fn tombstones_in_a_memtable_are_flushed_and_then_compacted() -> Result<()> {
     ensure!(tombstones >= TOMBSTONES as f64, "a list steps over {tombstones} tombstones only");
     let flushes = queue.manual_flushes()?;
 
-    let mut agent = Agent::start(directory.path(), &policy(queue.pid(), "advise", "[flush, compact]"))?;
+    // A compaction of the one file that readers end in costs no more, so where it is allowed it is what is planned.
+    let mut agent = Agent::start(directory.path(), &policy(queue.pid(), "advise", "[flush]"))?;
     agent.wait_for(LIMIT, "a plan to flush", |agent| {
         let plan = agent.get("/api/v1/plan")?;
         let steps = plan.pointer("/plan/steps").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -151,7 +152,7 @@ fn tombstones_in_a_memtable_are_flushed_and_then_compacted() -> Result<()> {
     ensure!(queue.manual_flushes()? == flushes, "it flushed though the mode is advise");
     agent.stop()?;
 
-    let mut agent = Agent::start(directory.path(), &policy(queue.pid(), "act", "[flush, compact]"))?;
+    let mut agent = Agent::start(directory.path(), &policy(queue.pid(), "act", "[flush]"))?;
     let flush = verified(&mut agent, "flush")?;
     println!("{}", text(&flush, "/outcome"));
     ensure!(queue.manual_flushes()? > flushes, "RocksDB knows of no flush: {flush}");
@@ -160,6 +161,7 @@ fn tombstones_in_a_memtable_are_flushed_and_then_compacted() -> Result<()> {
     ensure!(promised > 0.0 && delivered >= 0.0, "promised {promised}, delivered {delivered}: {flush}");
     let (_, flushed_ms) = queue.lists()?;
     // What lies in files now can be compacted away.
+    std::fs::write(directory.path().join("policy.yaml"), policy(queue.pid(), "act", "[compact]"))?;
     verified(&mut agent, "compact_range")?;
     let deadline = Instant::now() + LIMIT;
     let (mut left, mut after_ms) = queue.lists()?;
