@@ -126,17 +126,21 @@ fn question(random: &mut Random, family: &ColumnFamilyPointers) -> Request {
     }
 }
 
-/// Values to set and to put back, that RocksDB takes or does not. None is below the trigger of compactions: Debian's
-/// RocksDB has its assertions compiled in, and ends the program.
+/// Values to set and to put back, that the hook takes or does not, or RocksDB. Of one option most values would end the
+/// program: Debian's RocksDB has its assertions compiled in.
 fn options(random: &mut Random, column_family: ColumnFamilyPointers) -> SetOptions {
-    let value = |random: &mut Random| match random.below(3) {
-        0 => "33".to_owned(),
+    let value = |random: &mut Random| match random.below(4) {
+        0 => random.below(10).to_string(),
+        3 => "33".to_owned(),
         1 => "\u{1}no".to_owned(),
         _ => text(random, "44"),
     };
     let scope = if random.below(4) == 0 { OptionsScope::Database } else { OptionsScope::ColumnFamily };
     let options = (0..random.below(3)).map(|_| OptionChange {
-        name: text(random, "level0_slowdown_writes_trigger"),
+        name: match random.below(2) {
+            0 => text(random, "level0_slowdown_writes_trigger"),
+            _ => text(random, "max_sequential_skip_in_iterations"),
+        },
         value: value(random),
         restore: (random.below(2) == 0).then(|| value(random)),
     });

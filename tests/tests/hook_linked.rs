@@ -14,8 +14,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// An option that every RocksDB has.
-const TRIGGER: &str = "level0_slowdown_writes_trigger";
+/// An option that every RocksDB has, and that the hook sets.
+const SKIP: &str = "max_sequential_skip_in_iterations";
+/// One that came with 11.2.
+const LATER: &str = "min_tombstones_for_range_conversion";
 /// A job takes less than a second here.
 const JOB_LIMIT: Duration = Duration::from_secs(60);
 /// A Java program ends by itself after this.
@@ -41,11 +43,11 @@ fn a_linked_c_program_is_served_in_all_that_can_be_asked() -> Result<()> {
     ensure!(kind(hook.start_compaction(with_threads))? == ErrorKind::Unsupported, "7.8 has no such option");
     relieved(&mut hook, &family, BottommostLevelCompaction::ForceOptimized)?;
 
-    let trigger = || options_file::value(&directory.path().join("db"), "default", TRIGGER);
-    ensure!(trigger()? == "44", "the option is not set: {}", trigger()?);
+    let skip = || options_file::value(&directory.path().join("db"), "default", SKIP);
+    ensure!(skip()? == "44", "the option is not set: {}", skip()?);
     hook.detach()?;
     ensure!(kind_of_connect(program.pid())? == "no hook", "a hook that was told to go still answers");
-    ensure!(trigger()? == "20", "a hook that goes leaves an option behind: {}", trigger()?);
+    ensure!(skip()? == "20", "a hook that goes leaves an option behind: {}", skip()?);
     program.end()
 }
 
@@ -89,18 +91,21 @@ fn a_jvm_is_attached_to_again_after_a_hook_has_gone() -> Result<()> {
 
 fn options_are_set_and_refused_by_name(hook: &mut HookClient, family: &ColumnFamilyPointers) -> Result<()> {
     let set = |name: &str, value: &str, restore: &str| [change(name, value, Some(restore))];
-    hook.set_options(family, OptionsScope::ColumnFamily, &set(TRIGGER, "33", "20"))?;
-    hook.set_options(family, OptionsScope::ColumnFamily, &set(TRIGGER, "44", "33"))?;
-    let unknown = hook.set_options(family, OptionsScope::ColumnFamily, &set("no_such_option", "1", "0"));
+    hook.set_options(family, OptionsScope::ColumnFamily, &set(SKIP, "33", "20"))?;
+    hook.set_options(family, OptionsScope::ColumnFamily, &set(SKIP, "44", "33"))?;
+    let unknown = hook.set_options(family, OptionsScope::ColumnFamily, &set(LATER, "8", "0"));
     let Err(ActuatorError::Hook { kind: ErrorKind::Failed, message, .. }) = unknown else {
-        bail!("an option that does not exist: {unknown:?}");
+        bail!("an option that 7.8 does not have: {unknown:?}");
     };
-    ensure!(message.contains("no_such_option"), "RocksDB's words are missing: {message}");
+    ensure!(message.contains(LATER), "RocksDB's words are missing: {message}");
+    let harmful =
+        hook.set_options(family, OptionsScope::ColumnFamily, &set("level0_stop_writes_trigger", "1", "36"));
+    ensure!(kind(harmful)? == ErrorKind::BadRequest, "an option that stops writers is set");
     let database = hook.set_options(family, OptionsScope::Database, &set("max_background_jobs", "3", "2"));
     ensure!(kind(database)? == ErrorKind::Unsupported, "7.8 cannot set options of the database");
     let changed = hook.changed_options()?;
     let [one] = changed.as_slice() else { bail!("to be put back are {changed:?}") };
-    ensure!(one.name == TRIGGER && one.database == family.database, "to be put back is {one:?}");
+    ensure!(one.name == SKIP && one.database == family.database, "to be put back is {one:?}");
     Ok(())
 }
 
@@ -110,12 +115,12 @@ fn a_value_that_is_to_stay_is_not_put_back(
     family: &ColumnFamilyPointers,
     directory: &Path,
 ) -> Result<()> {
-    let trigger = || options_file::value(&directory.join("db"), "default", TRIGGER);
-    let before = trigger()?;
-    hook.set_options(family, OptionsScope::ColumnFamily, &[change(TRIGGER, "55", Some(&before))])?;
-    ensure!(trigger()? == "55" && hook.changed_options()?.len() == 1, "the option is {}", trigger()?);
-    hook.set_options(family, OptionsScope::ColumnFamily, &[change(TRIGGER, &before, None)])?;
-    ensure!(trigger()? == before && hook.changed_options()?.is_empty(), "the option is {}", trigger()?);
+    let skip = || options_file::value(&directory.join("db"), "default", SKIP);
+    let before = skip()?;
+    hook.set_options(family, OptionsScope::ColumnFamily, &[change(SKIP, "55", Some(&before))])?;
+    ensure!(skip()? == "55" && hook.changed_options()?.len() == 1, "the option is {}", skip()?);
+    hook.set_options(family, OptionsScope::ColumnFamily, &[change(SKIP, &before, None)])?;
+    ensure!(skip()? == before && hook.changed_options()?.is_empty(), "the option is {}", skip()?);
     Ok(())
 }
 

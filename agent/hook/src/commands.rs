@@ -9,7 +9,7 @@ use crate::job::{Job, Worker};
 use crate::lease::{Agent, Lease};
 use crate::rocksdb::{Failed, LiveFiles, RocksDb};
 use crate::verify::directory;
-use crate::{linked, log, owner, start};
+use crate::{linked, log, owner, settable, start};
 use sexton_hook_protocol::{
     ColumnFamilyPointers, CompactRange, ErrorKind, Hello, OPTION_NAME_BYTES_MAX, OPTION_VALUE_BYTES_MAX,
     OPTIONS_MAX, OptionChange, PROPERTY_NAME_BYTES_MAX, PROTOCOL_VERSION, Request, Response, SetOptions,
@@ -211,6 +211,9 @@ impl Hook {
     fn set_options(&mut self, request: &SetOptions) -> Result<Response, Failure> {
         if request.options.is_empty() || request.options.len() > OPTIONS_MAX {
             return Err((ErrorKind::BadRequest, format!("one to {OPTIONS_MAX} options are set at a time")));
+        }
+        for option in &request.options {
+            settable::check(request.scope, option).map_err(|reason| (ErrorKind::BadRequest, reason))?;
         }
         let changes: Option<Vec<_>> = request.options.iter().map(change).collect();
         let changes = changes

@@ -58,6 +58,7 @@ mod owner;
 mod pages;
 mod rocksdb;
 mod session;
+mod settable;
 mod socket;
 mod start;
 mod thread;

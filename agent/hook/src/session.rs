@@ -253,7 +253,7 @@ mod tests {
         let options = SetOptions {
             column_family: pointers(),
             scope: OptionsScope::ColumnFamily,
-            options: vec![change("disable_auto_compactions", "true", Some("false"))],
+            options: vec![change("max_sequential_skip_in_iterations", "16", Some("8"))],
         };
         let with = |option: OptionChange| {
             Request::SetOptions(SetOptions { options: vec![option], ..options.clone() })
@@ -270,9 +270,10 @@ mod tests {
             Request::CompactionStatus { id: 1 },
             Request::Cancel { id: 1 },
             Request::SetOptions(SetOptions { options: Vec::new(), ..options.clone() }),
-            with(change("write_buffer_size\0", "1", None)),
+            with(change("max_sequential_skip_in_iterations\0", "1", None)),
             with(change("", "1", None)),
-            with(change("write_buffer_size", "1", Some(&long))),
+            with(change("max_sequential_skip_in_iterations", "1", Some(&long))),
+            with(change("level0_stop_writes_trigger", "1", None)),
             Request::ChangedOptions {},
         ]));
         let (last, responses) = responses.split_last().unwrap();
@@ -280,7 +281,7 @@ mod tests {
         let kinds: Vec<_> = responses.iter().skip(1).map(kind).collect();
         assert_eq!(kinds[..6], [ErrorKind::Unsupported; 6]);
         assert_eq!(kinds[6..8], [ErrorKind::NotFound; 2]);
-        assert_eq!(kinds[8..], [ErrorKind::BadRequest; 4]);
+        assert_eq!(kinds[8..], [ErrorKind::BadRequest; 5]);
     }
 
     #[test]

@@ -1,0 +1,115 @@
+//! Which options may be set, and to what: whatever comes over the socket, no value does the host harm.
+//!
+//! RocksDB takes options that stop its writers, and some of its builds have assertions compiled in that end the program for
+//! a value which does not fit another one. So the list is closed. All but the first two are what Sexton has a use for.
+
+use sexton_hook_protocol::{OptionChange, OptionsScope};
+
+/// Longest number: digits before and behind a point, as OPTIONS files write them.
+const NUMBER_BYTES_MAX: usize = 24;
+
+/// An option that may be set.
+struct Settable {
+    name: &'static str,
+    scope: OptionsScope,
+    /// Smallest and greatest value.
+    values: std::ops::RangeInclusive<f64>,
+    /// Whether 0 is allowed as well, and switches it off.
+    has_off: bool,
+}
+
+const SETTABLE: [Settable; 5] = [
+    // Entries that a reader steps over before it seeks instead; every RocksDB has it.
+    Settable {
+        name: "max_sequential_skip_in_iterations",
+        scope: OptionsScope::ColumnFamily,
+        values: 1.0..=1e9,
+        has_off: false,
+    },
+    // More threads than that are nobody's intention.
+    Settable {
+        name: "max_background_jobs",
+        scope: OptionsScope::Database,
+        values: 2.0..=64.0,
+        has_off: false,
+    },
+    // With fewer than that nearly every scan would flush, and L0 files would stop the writers.
+    Settable {
+        name: "memtable_op_scan_flush_trigger",
+        scope: OptionsScope::ColumnFamily,
+        values: 100.0..=1e9,
+        has_off: true,
+    },
+    Settable {
+        name: "min_tombstones_for_range_conversion",
+        scope: OptionsScope::ColumnFamily,
+        values: 2.0..=1e9,
+        has_off: true,
+    },
+    // Compactions per read; every read would bring about some with more.
+    Settable {
+        name: "read_triggered_compaction_threshold",
+        scope: OptionsScope::ColumnFamily,
+        values: 0.000_1..=0.1,
+        has_off: true,
+    },
+];
+
+/// Whether an option may be set so, and later be put back; else why not.
+pub fn check(scope: OptionsScope, change: &OptionChange) -> Result<(), String> {
+    let Some(settable) = SETTABLE.iter().find(|known| known.name == change.name && known.scope == scope)
+    else {
+        return Err(format!("{:?} is not among the options that the hook sets", change.name));
+    };
+    for value in std::iter::once(&change.value).chain(&change.restore) {
+        if !settable.takes(value) {
+            let (least, most) = (settable.values.start(), settable.values.end());
+            return Err(format!("{} is set to {least} to {most}, not to {value:?}", settable.name));
+        }
+    }
+    Ok(())
+}
+
+impl Settable {
+    /// Plain numbers only: RocksDB's own reading of others, with units and exponents, is nothing to rely on.
+    fn takes(&self, value: &str) -> bool {
+        let is_plain = (1..=NUMBER_BYTES_MAX).contains(&value.len())
+            && value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        let number = value.parse::<f64>().ok().filter(|_| is_plain);
+        number.is_some_and(|number| self.values.contains(&number) || (self.has_off && number == 0.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(name: &str, value: &str, restore: Option<&str>) -> Result<(), String> {
+        let change =
+            OptionChange { name: name.into(), value: value.into(), restore: restore.map(Into::into) };
+        check(OptionsScope::ColumnFamily, &change)
+    }
+
+    /// With a trigger of 3 a RocksDB that has its assertions compiled in ended its program.
+    #[test]
+    fn options_that_can_stop_a_host_are_not_set() {
+        for name in ["level0_slowdown_writes_trigger", "level0_stop_writes_trigger", "write_buffer_size", ""]
+        {
+            assert!(set(name, "33", None).is_err(), "{name}");
+        }
+        // An option of the database is none of a column family.
+        assert!(set("max_background_jobs", "3", None).is_err());
+    }
+
+    #[test]
+    fn values_are_plain_numbers_within_bounds() {
+        let flush = "memtable_op_scan_flush_trigger";
+        assert_eq!(set(flush, "1000", Some("0")), Ok(()));
+        assert_eq!(set("read_triggered_compaction_threshold", "0.01", Some("0.000000")), Ok(()));
+        for value in ["1", "99", "1e3", "1k", "-1", "", ".", "nan", "inf", "1000 ", "\u{661}000"] {
+            assert!(set(flush, value, None).is_err(), "{value}");
+            assert!(set(flush, "1000", Some(value)).is_err(), "{value}");
+        }
+        assert!(set("max_sequential_skip_in_iterations", "0", None).is_err());
+    }
+}
