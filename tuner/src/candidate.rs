@@ -91,10 +91,8 @@ fn hard_borders(input: &CandidateInput<'_>) -> BTreeSet<Key> {
             *sum = sum.saturating_add(observation.total().tombstones_skipped);
         }
     }
-    let mut prefixes: Vec<(Key, u64)> = tombstones.into_iter().collect();
-    // Where there are too many, those with most tombstones; equal ones by key, so that it is always the same.
-    prefixes.sort_by(|one, two| two.1.cmp(&one.1).then_with(|| one.0.cmp(&two.0)));
-    prefixes.into_iter().take(PREFIXES_MAX).for_each(|(prefix, _)| keep(&KeyRange::with_prefix(prefix)));
+    let prefixes = with_most(tombstones, PREFIXES_MAX);
+    prefixes.into_iter().for_each(|prefix| keep(&KeyRange::with_prefix(prefix)));
     borders
 }
 
@@ -107,10 +105,18 @@ fn borders_around_ends(observations: &[&Observation], sst_borders: &[Key]) -> BT
         let sum = tombstones.entry(sst_borders.partition_point(|border| border <= end)).or_default();
         *sum = sum.saturating_add(events(observation).tombstones);
     }
-    let mut ends: Vec<(usize, u64)> = tombstones.into_iter().filter(|(_, sum)| *sum > 0).collect();
-    ends.sort_by_key(|(index, sum)| (std::cmp::Reverse(*sum), *index));
-    let around = ends.into_iter().take(ENDS_MAX).flat_map(|(index, _)| [index.checked_sub(1), Some(index)]);
+    tombstones.retain(|_, sum| *sum > 0);
+    let ends = with_most(tombstones, ENDS_MAX).into_iter();
+    let around = ends.flat_map(|index| [index.checked_sub(1), Some(index)]);
     around.flatten().filter_map(|index| sst_borders.get(index).cloned()).collect()
+}
+
+/// Those with most tombstones, at most so many; equal ones in their order, so that it is always the same.
+fn with_most<Place: Ord>(tombstones: BTreeMap<Place, u64>, most: usize) -> Vec<Place> {
+    let mut places: Vec<(Place, u64)> = tombstones.into_iter().collect();
+    // Stable: the map's order stays where the sums are equal.
+    places.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
+    places.into_iter().take(most).map(|(place, _)| place).collect()
 }
 
 /// The level that holds most bytes, the deepest of equal ones; `None` without files.

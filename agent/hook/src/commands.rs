@@ -3,7 +3,7 @@
 //! Who may ask, and how requests come in and answers go out, is in [`crate::session`].
 
 use crate::access::{Access, Failure, enter};
-use crate::changed::{Change, Changed, Former, PutBack};
+use crate::changed::{Changed, Former, PutBack};
 use crate::guard::GUARD;
 use crate::job::{Job, Worker};
 use crate::lease::{Agent, Lease};
@@ -11,9 +11,8 @@ use crate::rocksdb::{Failed, LiveFiles, RocksDb};
 use crate::verify::directory;
 use crate::{linked, log, owner, settable, start};
 use sexton_hook_protocol::{
-    ColumnFamilyPointers, CompactRange, ErrorKind, Hello, OPTION_NAME_BYTES_MAX, OPTION_VALUE_BYTES_MAX,
-    OPTIONS_MAX, OptionChange, PROPERTY_NAME_BYTES_MAX, PROTOCOL_VERSION, Request, Response, SetOptions,
-    VerifiedColumnFamily,
+    ColumnFamilyPointers, CompactRange, ErrorKind, Hello, OPTIONS_MAX, PROPERTY_NAME_BYTES_MAX,
+    PROTOCOL_VERSION, Request, Response, SetOptions, VerifiedColumnFamily,
 };
 use std::ffi::CString;
 use std::sync::Arc;
@@ -212,12 +211,9 @@ impl Hook {
         if request.options.is_empty() || request.options.len() > OPTIONS_MAX {
             return Err((ErrorKind::BadRequest, format!("one to {OPTIONS_MAX} options are set at a time")));
         }
-        for option in &request.options {
-            settable::check(request.scope, option).map_err(|reason| (ErrorKind::BadRequest, reason))?;
-        }
-        let changes: Option<Vec<_>> = request.options.iter().map(change).collect();
-        let changes = changes
-            .ok_or_else(|| (ErrorKind::BadRequest, "not the name or value of an option".to_owned()))?;
+        let changes: Result<Vec<_>, _> =
+            request.options.iter().map(|asked| settable::change(request.scope, asked)).collect();
+        let changes = changes.map_err(|reason| (ErrorKind::BadRequest, reason))?;
         let rocksdb = self.rocksdb()?;
         let access = self.enter(&rocksdb, &request.column_family)?;
         self.changed.retain(|database| GUARD.is_changed(database));
@@ -337,18 +333,6 @@ fn is_acting(request: &Request) -> bool {
         | Request::ManualCompaction { .. }
         | Request::Detach {} => true,
     }
-}
-
-/// As C strings; `None` where they break a limit.
-fn change(option: &OptionChange) -> Option<Change> {
-    let text = |text: &str, bytes_max: usize| CString::new(text).ok().filter(|_| text.len() <= bytes_max);
-    let value = |value: &str| text(value, OPTION_VALUE_BYTES_MAX);
-    let name = text(&option.name, OPTION_NAME_BYTES_MAX).filter(|name| !name.is_empty())?;
-    let restore = match &option.restore {
-        Some(restore) => Some(value(restore)?),
-        None => None,
-    };
-    Some(Change { name, value: value(&option.value)?, restore })
 }
 
 /// Puts an option back, through another handle of its column family where the one that was used is gone.

@@ -3,7 +3,9 @@
 //! RocksDB takes options that stop its writers, and some of its builds have assertions compiled in that end the program for
 //! a value which does not fit another one. So the list is closed. All but the first two are what Sexton has a use for.
 
+use crate::changed::Change;
 use sexton_hook_protocol::{OptionChange, OptionsScope};
+use std::ffi::CString;
 
 /// Longest number: digits before and behind a point, as OPTIONS files write them.
 const NUMBER_BYTES_MAX: usize = 24;
@@ -55,22 +57,32 @@ const SETTABLE: [Settable; 5] = [
     },
 ];
 
-/// Whether an option may be set so, and later be put back; else why not.
-pub fn check(scope: OptionsScope, change: &OptionChange) -> Result<(), String> {
-    let Some(settable) = SETTABLE.iter().find(|known| known.name == change.name && known.scope == scope)
+/// The change that is asked for, as RocksDB takes it, where its option may be set so and later be put back; else why not.
+pub fn change(scope: OptionsScope, asked: &OptionChange) -> Result<Change, String> {
+    let Some(settable) = SETTABLE.iter().find(|known| known.name == asked.name && known.scope == scope)
     else {
-        return Err(format!("{:?} is not among the options that the hook sets", change.name));
+        return Err(format!("{:?} is not among the options that the hook sets", asked.name));
     };
-    for value in std::iter::once(&change.value).chain(&change.restore) {
-        if !settable.takes(value) {
-            let (least, most) = (settable.values.start(), settable.values.end());
-            return Err(format!("{} is set to {least} to {most}, not to {value:?}", settable.name));
-        }
-    }
-    Ok(())
+    Ok(Change {
+        name: words(settable.name)?,
+        value: settable.value(&asked.value)?,
+        restore: asked.restore.as_ref().map(|restore| settable.value(restore)).transpose()?,
+    })
+}
+
+fn words(text: &str) -> Result<CString, String> {
+    CString::new(text).map_err(|error| format!("{text:?}: {error}"))
 }
 
 impl Settable {
+    fn value(&self, value: &str) -> Result<CString, String> {
+        if self.takes(value) {
+            return words(value);
+        }
+        let (least, most) = (self.values.start(), self.values.end());
+        Err(format!("{} is set to {least} to {most}, not to {value:?}", self.name))
+    }
+
     /// Plain numbers only: RocksDB's own reading of others, with units and exponents, is nothing to rely on.
     fn takes(&self, value: &str) -> bool {
         let is_plain = (1..=NUMBER_BYTES_MAX).contains(&value.len())
@@ -85,9 +97,8 @@ mod tests {
     use super::*;
 
     fn set(name: &str, value: &str, restore: Option<&str>) -> Result<(), String> {
-        let change =
-            OptionChange { name: name.into(), value: value.into(), restore: restore.map(Into::into) };
-        check(OptionsScope::ColumnFamily, &change)
+        let asked = OptionChange { name: name.into(), value: value.into(), restore: restore.map(Into::into) };
+        change(OptionsScope::ColumnFamily, &asked).map(|_| ())
     }
 
     /// With a trigger of 3 a RocksDB that has its assertions compiled in ended its program.

@@ -4,13 +4,18 @@
 //! An agent is at rest most of the time, and nothing of it stands in the load then. So its own run has stretches with and
 //! without it in turn, as close to each other as the machine's noise demands.
 
+use super::statistics::Median;
+use anyhow::{Result, ensure};
 use jiff::Timestamp;
-use sexton_tests::steady_seeks::Progress;
+use sexton_tests::steady_seeks::{Progress, SteadySeeks};
+use std::time::{Duration, Instant};
 
 /// Time around a span that is counted as its own: what the agent's clock and db_bench's lines are apart at most.
 pub const MARGIN_SECONDS: f64 = 0.025;
 /// Least time before and after a span that it is compared with, each.
 pub const REFERENCE_SECONDS_MIN: f64 = 0.05;
+/// Between two looks at what has come together.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What db_bench said, and when.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +45,24 @@ pub struct Span {
 /// As it is compared.
 pub fn unix_seconds(time: Timestamp) -> f64 {
     time.as_nanosecond() as f64 / 1e9
+}
+
+/// Hands on each of the load's lines until it is time to look at what has come together.
+pub fn follow(load: &mut SteadySeeks, mut line: impl FnMut(Moment) -> Result<()>) -> Result<()> {
+    let look_at = Instant::now() + LOOK_INTERVAL;
+    while Instant::now() < look_at {
+        line(Moment::now(load.progress()?))?;
+    }
+    Ok(())
+}
+
+/// The median of at least so many ratios, once it is known as well as is wanted, or the time is up; fails where that
+/// leaves too few.
+pub fn settled(ratios: &[f64], least: usize, half_width: f64, until: Instant) -> Result<Option<Median>> {
+    let median = Median::of(ratios).filter(|_| ratios.len() >= least);
+    let is_over = Instant::now() >= until;
+    ensure!(!is_over || median.is_some(), "only {} stretches could be compared", ratios.len());
+    Ok(median.filter(|median| is_over || median.half_width() <= half_width))
 }
 
 /// Time that the load has lost in a span between two others: what is missing of the throughput, as seconds without any.

@@ -6,10 +6,10 @@
 //!
 //! A line that took long is more likely to have met the agent at work, whatever made it long: this counts against the agent.
 
-use super::moments::{MARGIN_SECONDS, Moment, REFERENCE_SECONDS_MIN, Span, lost_seconds};
+use super::moments::{MARGIN_SECONDS, Moment, REFERENCE_SECONDS_MIN, Span, follow, lost_seconds, settled};
 use super::statistics::Median;
 use super::{Arguments, beside};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use sexton_tests::process::processor_time_ns;
 use sexton_tests::steady_seeks::SteadySeeks;
 use std::path::Path;
@@ -21,8 +21,6 @@ const WARM_UP: Duration = Duration::from_secs(12);
 const CYCLE_SECONDS: f64 = 10.0;
 /// Cycles before an interval is looked at.
 const CYCLES_MIN: usize = 20;
-/// Between two looks at the interval.
-const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// Spans that are closer together than this are one: there is nothing between them to compare with.
 const GAP_SECONDS_MIN: f64 = 2.0 * MARGIN_SECONDS + REFERENCE_SECONDS_MIN;
 
@@ -34,17 +32,13 @@ pub fn compare(load: &mut SteadySeeks, directory: &Path, arguments: &Arguments) 
     load.catch_up()?;
     let mut seen = Seen::default();
     let median = loop {
-        let look_at = Instant::now() + LOOK_INTERVAL;
-        while Instant::now() < look_at {
-            let moment = Moment::now(load.progress()?);
+        follow(load, |moment| {
             seen.add(moment, processor_time_ns(agent.process.pid())?);
-        }
+            Ok(())
+        })?;
         let ratios = seen.ratios();
-        let median = Median::of(&ratios).filter(|_| ratios.len() >= CYCLES_MIN);
-        let is_over = Instant::now() >= until;
-        match median {
-            Some(median) if is_over || median.half_width() <= arguments.half_width => break median,
-            _ => ensure!(!is_over, "only {} cycles could be compared", ratios.len()),
+        if let Some(median) = settled(&ratios, CYCLES_MIN, arguments.half_width, until)? {
+            break median;
         }
     };
     println!(

@@ -4,10 +4,10 @@
 //! they were, its log says. What a window costs is the throughput that is missing while it is open, arming and taking away
 //! included, and is spread over all the time since the window before it.
 
-use super::moments::{Moment, Span, lost_seconds, unix_seconds};
+use super::moments::{Moment, Span, follow, lost_seconds, settled, unix_seconds};
 use super::statistics::Median;
 use super::{Arguments, beside};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use jiff::Timestamp;
 use sexton_tests::steady_seeks::SteadySeeks;
 use std::path::Path;
@@ -17,8 +17,6 @@ use std::time::{Duration, Instant};
 const WARM_UP: Duration = Duration::from_secs(12);
 /// Windows before an interval is looked at.
 const WINDOWS_MIN: usize = 12;
-/// Between two looks at the log.
-const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Lets the agent run until the interval is narrow enough, or for as long as is allowed.
 pub fn compare(load: &mut SteadySeeks, directory: &Path, arguments: &Arguments) -> Result<Median> {
@@ -28,17 +26,13 @@ pub fn compare(load: &mut SteadySeeks, directory: &Path, arguments: &Arguments) 
     let mut moments = Vec::new();
     load.catch_up()?;
     let median = loop {
-        let look_at = Instant::now() + LOOK_INTERVAL;
-        while Instant::now() < look_at {
-            moments.push(Moment::now(load.progress()?));
-        }
-        let windows = windows(&agent.log(), begin)?;
-        let ratios = ratios(&moments, &windows);
-        let median = Median::of(&ratios).filter(|_| ratios.len() >= WINDOWS_MIN);
-        let is_over = Instant::now() >= until;
-        match median {
-            Some(median) if is_over || median.half_width() <= arguments.half_width => break median,
-            _ => ensure!(!is_over, "only {} windows could be compared", ratios.len()),
+        follow(load, |moment| {
+            moments.push(moment);
+            Ok(())
+        })?;
+        let ratios = ratios(&moments, &windows(&agent.log(), begin)?);
+        if let Some(median) = settled(&ratios, WINDOWS_MIN, arguments.half_width, until)? {
+            break median;
         }
     };
     let open: f64 = windows(&agent.log(), begin)?.iter().map(|window| window.close - window.open).sum();
