@@ -3,7 +3,8 @@
 use crate::artifact;
 use crate::process::{Lines, Process};
 use anyhow::{Context, Result, ensure};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
@@ -33,18 +34,27 @@ impl Program {
         command.arg("-L").arg(folder).args(["-lsexton_hook", "-lrocksdb"]);
         let status = Process::start(command)?.wait(LIMIT)?;
         ensure!(status.success(), "compiling linked.c ended with {status}: run `make setup`");
-        Program::start(directory, &program, folder)
+        let mut command = Command::new(program);
+        command.env("LD_LIBRARY_PATH", folder).arg(directory.join("db"));
+        Program::start(directory, command)
     }
 
     /// The Rust example, with its database in `directory`.
     pub fn in_rust(directory: &Path) -> Result<Program> {
-        let program: PathBuf = artifact::built("examples/linked")?;
-        Program::start(directory, &program, directory)
+        let mut command = Command::new(artifact::built("examples/linked")?);
+        command.arg(directory.join("db"));
+        Program::start(directory, command)
     }
 
-    fn start(directory: &Path, program: &Path, libraries: &Path) -> Result<Program> {
-        let mut command = Command::new(program);
-        command.arg(directory.join("db")).env("LD_LIBRARY_PATH", libraries);
+    /// The same; a thread of the program's own has panicked with `message`, and its standard error is in `errors`.
+    pub fn in_rust_after_a_panic(directory: &Path, message: &str, errors: &Path) -> Result<Program> {
+        let mut command = Command::new(artifact::built("examples/linked")?);
+        command.arg(directory.join("db")).arg(message);
+        command.stderr(File::create(errors).context("creating a file for standard error")?);
+        Program::start(directory, command)
+    }
+
+    fn start(directory: &Path, mut command: Command) -> Result<Program> {
         command.env("SEXTON_HOOK_LOG", directory.join("hook.log"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Process::start(command)?;

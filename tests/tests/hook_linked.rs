@@ -72,6 +72,22 @@ fn a_linked_rust_program_is_served() -> Result<()> {
     program.end()
 }
 
+/// A Rust program shares its standard library with the hook that it links, and so its panic hook: what it says of its
+/// own panics is still said, where it was said before.
+#[test]
+fn a_panic_of_a_program_that_links_the_hook_is_told_on_its_standard_error() -> Result<()> {
+    const MESSAGE: &str = "a worker of the program's own gives up";
+    let directory = tempfile::tempdir()?;
+    let errors = directory.path().join("errors");
+    let program = Program::in_rust_after_a_panic(directory.path(), MESSAGE, &errors)?;
+    let mut hook = connect(program.pid(), false)?;
+    registered(&mut hook)?;
+    program.end()?;
+    let told = std::fs::read_to_string(&errors)?;
+    ensure!(told.matches(MESSAGE).count() == 1, "its panic is not told once: {told:?}");
+    Ok(())
+}
+
 /// The hook is brought in, told to go, and brought in again, by the same library; in between the JVM's own
 /// closing and opening is nobody's business.
 #[test]

@@ -16,7 +16,8 @@
 //!
 //! # What it promises its host
 //! It writes to no standard stream, installs no signal handler, changes neither the umask nor the
-//! environment, and keeps every buffer bounded. No panic leaves it. Without a client it sleeps in `accept`, and
+//! environment, and keeps every buffer bounded. No panic leaves it, as long as panics unwind (see [`linked`] for
+//! `panic = "abort"`), and the host's own panics stay the host's (`panics`). Without a client it sleeps in `accept`, and
 //! looks up once a second while there are options to put back. In threads of the host it runs at start-up and, in front of the owner's own calls, where a database or a column family
 //! handle ends (`owner`); `guard` sees to it that nothing is used after that:
 //! - A handle that is in use is deleted when the use ends; the owner goes on at once.
@@ -56,6 +57,7 @@ mod module;
 mod options;
 mod owner;
 mod pages;
+mod panics;
 mod rocksdb;
 mod session;
 mod settable;
@@ -65,7 +67,6 @@ mod thread;
 mod verify;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::panic::catch_unwind;
 
 /// `JNI_OK`.
 const OK: c_int = 0;
@@ -91,7 +92,7 @@ const PANICKED: c_int = 3;
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the name is the JVM Tool Interface's")]
 pub unsafe extern "C" fn Agent_OnAttach(_vm: *mut c_void, options: *const c_char, _: *mut c_void) -> c_int {
-    let outcome = catch_unwind(|| {
+    let outcome = panics::contain(|| {
         let text = if options.is_null() {
             b""
         } else {
@@ -118,7 +119,7 @@ pub unsafe extern "C" fn Agent_OnAttach(_vm: *mut c_void, options: *const c_char
 
 /// Runs when the library is loaded: before `main` when preloaded, within `dlopen` when attached.
 extern "C" fn constructor() {
-    let _ = catch_unwind(|| {
+    let _ = panics::contain(|| {
         log::open_from_environment();
         if rocksdb::is_exported_globally()
             && let Err(reason) = start::start(options::Options::preload())
@@ -130,7 +131,7 @@ extern "C" fn constructor() {
 
 /// Runs when the process ends in an orderly way: removes the socket's file.
 extern "C" fn destructor() {
-    let _ = catch_unwind(start::remove_socket_file);
+    let _ = panics::contain(start::remove_socket_file);
 }
 
 #[used]

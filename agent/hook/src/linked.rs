@@ -3,13 +3,18 @@
 //!
 //! A program that says nothing is served too, once a probe of the agent has seen its column families in use, as long
 //! as the guard can stand in front of its calls.
+//!
+//! # Panics
+//! A Rust program shares its standard library with this crate. Its panic hook stays in force for its own panics; those
+//! of the hook's threads are kept from it, go to the hook's log and end nothing but what was asked for. A program
+//! that is built with `panic = "abort"` has no such containment: there any panic ends the process, a panic of this
+//! crate's too. Who cannot accept that loads `libsexton_hook.so` instead, which is built to unwind.
 
 use crate::guard::GUARD;
 use crate::options::Options;
-use crate::{memory, owner, start, verify};
+use crate::{memory, owner, panics, start, verify};
 use sexton_hook_protocol::ColumnFamilyPointers;
 use std::ffi::{c_int, c_void};
-use std::panic::catch_unwind;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Column families that are registered at a time.
@@ -137,7 +142,7 @@ pub extern "C" fn sexton_hook_unregister(column_family: *const c_void) -> c_int 
 }
 
 fn code(work: impl FnOnce() -> Result<(), LinkedError> + std::panic::UnwindSafe) -> c_int {
-    match catch_unwind(work) {
+    match panics::contain(work) {
         Ok(Ok(())) => DONE,
         Ok(Err(LinkedError::NotAColumnFamily)) => NOT_A_COLUMN_FAMILY,
         Ok(Err(LinkedError::TooMany | LinkedError::NotStarted(_))) => NOT_POSSIBLE,

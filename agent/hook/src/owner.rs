@@ -10,6 +10,7 @@
 //! Only objects of exactly these classes are ever used by the hook (`verify`), so only their tables matter.
 
 use crate::guard::{Ended, GUARD};
+use crate::panics::Scope;
 use crate::rocksdb::{Database, RocksDb};
 use crate::{log, maps, memory};
 use std::ffi::c_void;
@@ -172,6 +173,7 @@ unsafe fn call(former: &AtomicU64, object: *mut c_void) {
     let address = former.load(Ordering::SeqCst);
     // SAFETY: stored before any table led here, and never changed but by the same.
     let destructor = unsafe { std::mem::transmute::<*const (), Destructor>(address as *const ()) };
+    let _theirs = Scope::theirs();
     // SAFETY: as the caller promises.
     unsafe { destructor(object) }
 }
@@ -183,6 +185,7 @@ unsafe fn call(former: &AtomicU64, object: *mut c_void) {
 /// an automatic one, would also have RocksDB drop the flush that a range compaction begins with, and with
 /// it what was written without a write-ahead log (seen in 7.8).
 fn end(database: *mut c_void, is_still_there: bool, original: impl FnOnce() -> Ended) {
+    let _ours = Scope::ours();
     // SAFETY: its owner has called a method of it, or has just been seen to hold a column family of it; it is
     // used before the owner goes on, and afterwards only where the caller says that it is still there.
     let object = unsafe { Database::new(database as u64) };
@@ -238,6 +241,7 @@ unsafe extern "C-unwind" fn close_database(status: *mut u8, database: *mut c_voi
         return unsafe { close(status, database) };
     }
     end(database, true, || {
+        let _theirs = Scope::theirs();
         // SAFETY: called in place of it, and `status` is what it has just filled in.
         let code = unsafe { *close(status, database) };
         if code == STATUS_ABORTED { Ended::NotYet } else { Ended::Closed }
@@ -252,6 +256,7 @@ unsafe extern "C-unwind" fn delete_handle(handle: *mut c_void) {
         // SAFETY: called in place of it.
         return unsafe { call(&HANDLE_DELETE, handle) };
     }
+    let _ours = Scope::ours();
     let address = handle as u64;
     // SAFETY: called in place of it; the object is the hook's to delete from here on, and nobody else's.
     GUARD.delete_handle(address, move || unsafe { call(&HANDLE_DELETE, address as *mut c_void) });
@@ -264,6 +269,7 @@ unsafe extern "C-unwind" fn destroy_handle(handle: *mut c_void) {
         // SAFETY: called in place of it.
         return unsafe { call(&HANDLE_DESTROY, handle) };
     }
+    let _ours = Scope::ours();
     // SAFETY: called in place of it.
     GUARD.destroy_handle(handle as u64, || unsafe { call(&HANDLE_DESTROY, handle) });
 }

@@ -7,6 +7,7 @@ use crate::functions::{
     CancelFunctions, CompactFunctions, FileKey, FlushFunctions, Free, LiveFilesFunctions, OptionsFunctions,
     OwnerFunctions, PropertyFunctions, Symbols,
 };
+use crate::panics::Scope;
 use crate::{maps, module};
 use sexton_hook_protocol::{BottommostLevelCompaction, OptionsScope, PROPERTY_VALUE_BYTES_MAX};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
@@ -176,6 +177,8 @@ impl RocksDb {
         let Some(functions) = self.compact else { return false };
         let start = if begin.is_empty() { std::ptr::null() } else { begin.as_ptr().cast::<c_char>() };
         let (end, end_length) = limit.map_or((std::ptr::null(), 0), |key| (key.as_ptr().cast(), key.len()));
+        // It may call the host's own comparator in this thread.
+        let _theirs = Scope::theirs();
         // SAFETY: the functions are RocksDB's, by name, with c.h's signatures; the handles point to live
         // objects (`Handles::new`); keys are valid for their lengths during the call; the options come
         // from and go back to RocksDB.
@@ -214,6 +217,7 @@ impl RocksDb {
     pub fn flush(&self, mut handles: Handles) -> Result<(), Failed> {
         let functions = self.flush.ok_or(Failed::Missing)?;
         let mut error = std::ptr::null_mut();
+        let _theirs = Scope::theirs();
         // SAFETY: as for compactions; `error` is null and valid for writing.
         unsafe {
             let options = (functions.options_create)();

@@ -1,7 +1,7 @@
 //! Starting the listener, once in a process.
 
 use crate::options::Options;
-use crate::{listener, socket, thread};
+use crate::{listener, panics, socket, thread};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
@@ -17,7 +17,7 @@ static STARTED: Mutex<Option<Started>> = Mutex::new(None);
 /// library or from another one, this is a success and changes nothing.
 pub fn start(options: Options) -> Result<(), String> {
     // A panic of ours would print to the host's standard error.
-    std::panic::set_hook(Box::new(|panic| crate::log::line(&format!("bug: {panic}"))));
+    panics::keep_quiet();
     let mut started = STARTED.lock().map_err(|_| "an earlier start panicked")?;
     let process = std::process::id();
     if started.as_ref().is_some_and(|started| started.process == process) {

@@ -1,7 +1,8 @@
 //! Threads of the hook: small, silent, and out of the way of the host's signals.
 
+use crate::panics;
 use std::mem::MaybeUninit;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::thread::Builder;
 
 /// Stack of the listener, which parses JSON of bounded depth and calls short functions of RocksDB.
@@ -34,7 +35,7 @@ pub fn spawn(name: &str, stack_bytes: usize, run: impl FnOnce() + Send + 'static
         }
     }
     let spawned = Builder::new().name(name.to_owned()).stack_size(stack_bytes).spawn(move || {
-        if catch_unwind(AssertUnwindSafe(run)).is_err() {
+        if panics::contain(AssertUnwindSafe(run)).is_err() {
             crate::log::line("a thread of the hook panicked and ended");
         }
     });
