@@ -1,14 +1,15 @@
 //! One range compaction or flush at a time, in a thread of its own, and stopping it.
 //!
-//! Stopping: the C API has no switch for one compaction, so all manual compactions of the database are
-//! disabled, which makes RocksDB give them up within a key or so, and enabled again. A manual compaction
-//! the application itself had running at that moment ends with `Status::Incomplete` too. One that still
-//! waits for an automatic compaction of the same files may not notice before that one has ended (7.7.3).
-//! A flush is not stopped by anything but the database's end.
+//! Stopping: the C API has no switch for one compaction, so all manual compactions of the database are disabled, which
+//! makes RocksDB give up those that run within a key or so. They stay disabled until the job has ended, and not a
+//! moment longer: a job that waits (for an automatic compaction of the same files, or for a flush that would stall
+//! writers) notices when its turn comes, and enabled again too early it would then begin. The price is the
+//! application's own: a manual compaction of it that runs in that time, or is asked for, ends with
+//! `Status::Incomplete` too. A flush is not stopped by anything but the database's end.
 
 use crate::access::{Access, Failure, enter};
 use crate::log;
-use crate::rocksdb::{CompactOptions, Failed, RocksDb};
+use crate::rocksdb::{CompactOptions, Database, Failed, RocksDb};
 use crate::{limit, thread};
 use sexton_hook_protocol::{
     ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished, KeyBytes, Response,
@@ -18,8 +19,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long a cancelled compaction may take to end before the agent is told that it still runs.
-const CANCEL_WAIT_MAX: Duration = Duration::from_secs(20);
+/// How long a cancelled compaction is waited for before the agent is told that it still runs. Nearly all end within
+/// milliseconds; meanwhile nobody else is answered.
+const CANCEL_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// The same before the hook is told to go: whoever asks for that has nothing else to ask.
+const STOP_WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// Finished jobs whose outcome is kept for an agent that lost its connection meanwhile.
 const OUTCOMES_KEPT_MAX: usize = 8;
@@ -58,7 +63,8 @@ pub struct Worker {
 #[derive(Default)]
 struct Shared {
     jobs: Mutex<Jobs>,
-    finished: Condvar,
+    /// A job has ended, or manual compactions are disabled for one now.
+    changed: Condvar,
 }
 
 struct Jobs {
@@ -88,6 +94,20 @@ struct Running {
     cancelled: bool,
     rocksdb: Arc<RocksDb>,
     job: Job,
+    /// The database while the job uses it, which keeps it from being closed: only then can it be stopped.
+    database: Option<Database>,
+    manual: Manual,
+}
+
+/// Manual compactions of the job's database.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manual {
+    /// As they were.
+    Untouched,
+    /// Being disabled in a thread of its own: RocksDB waits there until those that run have ended.
+    BeingDisabled,
+    /// Disabled, and enabled again by the job's thread.
+    Disabled,
 }
 
 /// How a job's own part ended.
@@ -102,9 +122,32 @@ impl Shared {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the running job was asked to stop.
-    fn is_cancelled(&self) -> bool {
-        self.jobs().running.as_ref().is_some_and(|running| running.cancelled)
+    /// The job uses its database from here on; `false`: it was asked to stop before.
+    fn begin_use(&self, database: Database) -> bool {
+        let mut jobs = self.jobs();
+        let Some(running) = jobs.running.as_mut().filter(|running| !running.cancelled) else { return false };
+        running.database = Some(database);
+        true
+    }
+
+    /// The job is done with its database; whether manual compactions were disabled for it. Nobody begins to after this.
+    fn end_use(&self) -> bool {
+        let mut jobs = self.jobs();
+        if let Some(running) = jobs.running.as_mut() {
+            running.database = None;
+        }
+        let manual = |jobs: &Jobs| jobs.running.as_ref().map(|running| running.manual);
+        // RocksDB is waiting for compactions that it gives up, ours among them: it comes back.
+        let is_being_disabled = |jobs: &mut Jobs| manual(jobs) == Some(Manual::BeingDisabled);
+        let waited = self.changed.wait_while(jobs, is_being_disabled);
+        manual(&waited.unwrap_or_else(PoisonError::into_inner)) == Some(Manual::Disabled)
+    }
+
+    fn note_manual(&self, id: u64, manual: Manual) {
+        if let Some(running) = self.jobs().running.as_mut().filter(|running| running.id == id) {
+            running.manual = manual;
+        }
+        self.changed.notify_all();
     }
 
     /// Keeps how the running job ended.
@@ -127,7 +170,7 @@ impl Shared {
             jobs.outcomes.push((running.id, finished));
         }
         drop(jobs);
-        self.finished.notify_all();
+        self.changed.notify_all();
     }
 }
 
@@ -160,6 +203,8 @@ impl Worker {
             cancelled: false,
             rocksdb: Arc::clone(&rocksdb),
             job: job.clone(),
+            database: None,
+            manual: Manual::Untouched,
         };
         jobs.running = Some(running);
         drop(jobs);
@@ -186,58 +231,84 @@ impl Worker {
         Ok(Response::Compaction { id, state })
     }
 
-    /// Ends what runs; what still does after [`CANCEL_WAIT_MAX`].
+    /// Ends what runs; what still does after [`STOP_WAIT_MAX`].
     pub fn stop(&self) -> Option<u64> {
         let running = || self.shared.jobs().running.as_ref().map(|running| running.id);
         if let Some(id) = running() {
             // Where it cannot be cancelled it is waited for.
-            if self.cancel(id).is_err() {
-                self.wait(id);
-            }
+            let _ = self.cancel(id);
+            self.wait(id, STOP_WAIT_MAX);
         }
         running()
     }
 
-    /// Stops compaction `id` and waits for its end, at most [`CANCEL_WAIT_MAX`].
+    /// Stops compaction `id` and waits for its end, at most [`CANCEL_WAIT_MAX`]. What has not ended by then is stopped
+    /// all the same, as soon as its turn comes. Asking again does no harm.
     pub fn cancel(&self, id: u64) -> Result<Response, Failure> {
+        let unsupported = |message: &str| Err((ErrorKind::Unsupported, message.to_owned()));
         let mut jobs = self.shared.jobs();
         let Some(running) = jobs.running.as_mut().filter(|running| running.id == id) else {
             drop(jobs);
             return self.status(id);
         };
         if matches!(running.job, Job::Flush(_)) {
-            let message = "a flush cannot be cancelled; it will run to its end";
-            return Err((ErrorKind::Unsupported, message.to_owned()));
+            return unsupported("a flush cannot be cancelled; it will run to its end");
+        }
+        if !running.rocksdb.can_cancel() {
+            return unsupported("this RocksDB cannot cancel a compaction; it will run to its end");
         }
         running.cancelled = true;
-        let (rocksdb, pointers) = (Arc::clone(&running.rocksdb), running.job.pointers().clone());
+        let rocksdb = Arc::clone(&running.rocksdb);
+        // A job that does not use its database yet, or no longer, needs no more than the mark.
+        let database = running.database.filter(|_| running.manual == Manual::Untouched);
+        if database.is_some() {
+            running.manual = Manual::BeingDisabled;
+        }
         drop(jobs);
-        if !rocksdb.can_cancel() {
-            let message = "this RocksDB cannot cancel a compaction; it will run to its end";
-            return Err((ErrorKind::Unsupported, message.to_owned()));
+        if let Some(database) = database {
+            self.disable(id, rocksdb, database)?;
         }
-        match enter(&rocksdb, &pointers) {
-            Ok(access) => {
-                rocksdb.disable_manual_compaction(access.handles().only_database());
-                self.wait(id);
-                rocksdb.enable_manual_compaction(access.handles().only_database());
-            }
-            // Its owner is ending it, which ends the compaction too.
-            Err((ErrorKind::Refused, _)) => self.wait(id),
-            Err(failure) => return Err(failure),
-        }
+        self.wait(id, CANCEL_WAIT_MAX);
         self.status(id)
     }
 
-    fn wait(&self, id: u64) {
+    /// Disables manual compactions for job `id`, which uses `database` until that is done: see [`Shared::end_use`].
+    fn disable(&self, id: u64, rocksdb: Arc<RocksDb>, database: Database) -> Result<(), Failure> {
+        let shared = Arc::clone(&self.shared);
+        let spawned = thread::spawn("sexton-cancel", thread::LISTENER_STACK_BYTES, move || {
+            rocksdb.disable_manual_compaction(database);
+            shared.note_manual(id, Manual::Disabled);
+        });
+        spawned.map_err(|error| {
+            self.shared.note_manual(id, Manual::Untouched);
+            (ErrorKind::Internal, format!("cannot start a thread: {error}"))
+        })
+    }
+
+    fn wait(&self, id: u64, time: Duration) {
         let is_running = |jobs: &mut Jobs| jobs.running.as_ref().is_some_and(|running| running.id == id);
-        let waited = self.shared.finished.wait_timeout_while(self.shared.jobs(), CANCEL_WAIT_MAX, is_running);
-        drop(waited);
+        drop(self.shared.changed.wait_timeout_while(self.shared.jobs(), time, is_running));
     }
 }
 
 fn not_found(id: u64) -> Failure {
     (ErrorKind::NotFound, format!("there is no compaction or flush {id}, or its outcome is long forgotten"))
+}
+
+/// A job's use of its database, in which it can be stopped. Manual compactions that were disabled for it are enabled
+/// again when this is dropped, before the pass for the database is given back.
+struct Use<'a> {
+    shared: &'a Shared,
+    rocksdb: &'a RocksDb,
+    database: Database,
+}
+
+impl Drop for Use<'_> {
+    fn drop(&mut self) {
+        if self.shared.end_use() {
+            self.rocksdb.enable_manual_compaction(self.database);
+        }
+    }
 }
 
 /// The job's thread: enters the database, calls RocksDB, and leaves when the outcome is kept, so that an
@@ -247,14 +318,17 @@ fn run(shared: &Shared, rocksdb: &RocksDb, job: &Job) {
         Ok(access) => access,
         Err((_, reason)) => return shared.finish(Done { error: Some(reason), closed_by_owner: false }),
     };
+    let database = access.handles().only_database();
+    let in_use = Use { shared, rocksdb, database };
     let outcome = match job {
-        _ if shared.is_cancelled() => Ok(()),
+        _ if !shared.begin_use(database) => Ok(()),
         Job::Compact(request) => compact(rocksdb, request, &access),
         Job::Flush(_) => rocksdb.flush(access.handles()).map_err(|failed| match failed {
             Failed::Missing => "RocksDB gave no options for a flush".to_owned(),
             Failed::Status(words) => words,
         }),
     };
+    drop(in_use);
     let closed_by_owner = access.is_ending();
     let error = if closed_by_owner {
         Some(format!("its owner closed the database during the {}", job.name()))

@@ -270,7 +270,7 @@ impl RocksDb {
     }
 
     /// Has RocksDB give up every manual compaction of the database and refuse new ones, until
-    /// [`RocksDb::enable_manual_compaction`].
+    /// [`RocksDb::enable_manual_compaction`]. Newer versions return when those that are queued have ended.
     pub fn disable_manual_compaction(&self, mut database: Database) {
         if let Some(functions) = self.cancel {
             // SAFETY: RocksDB's function with c.h's signature, on a live database (`Database::new`).

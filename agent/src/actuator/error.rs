@@ -4,6 +4,7 @@ use super::sql_trouble::SqlTrouble;
 use sexton_hook_protocol::{ErrorKind, FrameError, PROTOCOL_VERSION};
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Why an action, or the way to it, failed.
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +99,21 @@ pub enum ActuatorError {
         kind: ErrorKind,
         /// The hook's words.
         message: String,
+    },
+    /// A compaction was cancelled and goes on, or still waits for its turn.
+    #[error(
+        "compaction {job} in process {pid} was to stop because {reason}, and has not ended within {} s",
+        waited.as_secs()
+    )]
+    StillRunning {
+        /// Process id.
+        pid: u32,
+        /// The hook's number of it.
+        job: u64,
+        /// Why it was to stop.
+        reason: String,
+        /// How long its end was waited for.
+        waited: Duration,
     },
     /// The hook gave an answer to another question.
     #[error("the hook in process {pid} gave an answer that does not fit: {what}")]
@@ -194,6 +210,9 @@ impl ActuatorError {
                     .into()
             }
             Self::Hook { kind, .. } => hook_remedy(*kind).into(),
+            Self::StillRunning { .. } => {
+                "see the target's LOG for what it waits for: a write stall, or a compaction of the same files".into()
+            }
             Self::UnexpectedAnswer { .. } => "restart the target, so that it gets this agent's hook".into(),
             Self::Request { .. } => {
                 "`sexton inspect --pid PID` and GET /api/v1/targets say what is known of the target".into()

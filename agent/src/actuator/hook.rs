@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// How long the hook may take for one answer; listing 100,000 files takes a second.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// The same for a cancellation, which the hook itself waits 20 s for.
+/// The same for a cancellation and for going away, which a hook waits 20 s for.
 const CANCEL_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// How long a hook that was just loaded may take to listen.
@@ -241,8 +241,9 @@ impl HookClient {
         }
     }
 
-    /// Stops a compaction and waits until it has stopped; [`CompactionState::Running`] if it would not.
-    /// A manual compaction of the application's own that runs at that moment is stopped with it.
+    /// Stops a compaction; [`CompactionState::Running`] where it has not ended within the hook's time limit. It ends as
+    /// soon as its turn comes, and may be asked for again. Until it has ended the database does no manual
+    /// compactions, the application's own among them.
     ///
     /// # Errors
     /// When the hook does not answer, or the target's RocksDB cannot cancel.

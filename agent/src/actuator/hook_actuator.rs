@@ -27,17 +27,62 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 /// Lost connections that are forgiven while a compaction runs.
 const RECONNECTS_MAX: u32 = 3;
 
+/// How often a compaction that is to stop is cancelled anew: the first time the hook may have had no thread for it.
+const CANCEL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long a compaction that is to stop is waited for. RocksDB gives up one that runs within a key or so; what has not
+/// ended after this waits for something that may take hours, and other targets wait for this agent.
+const CANCEL_TIME_MAX: Duration = Duration::from_secs(60);
+
 /// Compacts through a [`HookClient`], owned or borrowed.
 pub struct HookActuator<C> {
     client: C,
     time_limit: Duration,
+    cancel_limit: Duration,
     report: PropertyReport,
+}
+
+/// A compaction's being stopped.
+struct Stop {
+    reason: String,
+    /// Since when its end is waited for.
+    since: Instant,
+    /// When the hook is asked the next time; `None`: it cannot.
+    next_ask: Option<Instant>,
+}
+
+impl Stop {
+    fn new(reason: String) -> Stop {
+        let now = Instant::now();
+        Stop { reason, since: now, next_ask: Some(now) }
+    }
+
+    /// Whether the hook is to be asked now; if so, the next time is later.
+    fn is_to_be_asked(&mut self) -> bool {
+        let is_due = self.next_ask.is_some_and(|next| next <= Instant::now());
+        if is_due {
+            self.next_ask = Some(Instant::now() + CANCEL_INTERVAL);
+        }
+        is_due
+    }
+
+    /// The hook cannot: it has until `deadline`, as it would have had anyway.
+    fn cannot(&mut self, deadline: Instant) {
+        (self.next_ask, self.since) = (None, self.since.max(deadline));
+    }
 }
 
 impl<C: BorrowMut<HookClient>> HookActuator<C> {
     /// Over a connected client; a compaction that takes longer than `time_limit` is cancelled.
     pub fn new(client: C, time_limit: Duration) -> HookActuator<C> {
-        HookActuator { client, time_limit, report: PropertyReport::default() }
+        let report = PropertyReport::default();
+        HookActuator { client, time_limit, cancel_limit: CANCEL_TIME_MAX, report }
+    }
+
+    /// How long a compaction that is to stop is waited for before it is given up on.
+    #[must_use]
+    pub fn giving_up_after(self, cancel_limit: Duration) -> HookActuator<C> {
+        HookActuator { cancel_limit, ..self }
     }
 
     /// What RocksDB says of itself goes here while a compaction runs.
@@ -73,7 +118,8 @@ impl<C: BorrowMut<HookClient>> HookActuator<C> {
         }
     }
 
-    /// Waits for the end of compaction `id`, cancelling it when asked or out of time.
+    /// Waits for the end of compaction `id`, cancelling it when asked or out of time. What does not end then is given up
+    /// on.
     fn wait(
         &mut self,
         id: u64,
@@ -82,30 +128,39 @@ impl<C: BorrowMut<HookClient>> HookActuator<C> {
     ) -> Result<(Finished, Option<String>), ActuatorError> {
         let deadline = Instant::now() + self.time_limit;
         let mut reported = Instant::now();
-        let mut stopped = None;
+        let mut stop: Option<Stop> = None;
         let mut reconnects_left = RECONNECTS_MAX;
         loop {
-            let wants_stop = match (cancelled.load(Ordering::Relaxed), Instant::now() >= deadline) {
-                (true, _) => Some("it was asked for".to_owned()),
-                (false, true) => Some(format!("its time limit of {:?} was over", self.time_limit)),
-                (false, false) => None,
-            };
-            let state = if let (Some(reason), None) = (&wants_stop, &stopped) {
-                let state = self.client().cancel_compaction(id);
-                stopped = Some(reason.clone());
-                state
+            if stop.is_none() {
+                stop = self.wants_stop(cancelled, deadline).map(Stop::new);
+            }
+            let state = if stop.as_mut().is_some_and(Stop::is_to_be_asked) {
+                self.client().cancel_compaction(id)
             } else {
                 self.client().compaction_status(id)
             };
             match state {
-                Ok(CompactionState::Finished(finished)) => return Ok((finished, stopped)),
+                Ok(CompactionState::Finished(finished)) => {
+                    return Ok((finished, stop.map(|stop| stop.reason)));
+                }
                 Ok(CompactionState::Running { .. }) => {}
-                // It cannot be cancelled: it runs to its end, and that is waited for.
+                // It runs to its end, and that is waited for as long as for one that nobody stops.
                 Err(ActuatorError::Hook { kind: ErrorKind::Unsupported, message, .. }) => {
                     tracing::warn!(message, "a compaction goes on");
+                    stop.iter_mut().for_each(|stop| stop.cannot(deadline));
                 }
                 Err(ActuatorError::Connection { .. }) if reconnects_left > 0 => reconnects_left -= 1,
                 Err(error) => return Err(error),
+            }
+            if let Some(stop) = &stop
+                && stop.since.elapsed() >= self.cancel_limit
+            {
+                return Err(ActuatorError::StillRunning {
+                    pid: self.client().target().process.pid,
+                    job: id,
+                    reason: stop.reason.clone(),
+                    waited: self.cancel_limit,
+                });
             }
             if reported.elapsed() >= REPORT_INTERVAL {
                 reported = Instant::now();
@@ -113,6 +168,14 @@ impl<C: BorrowMut<HookClient>> HookActuator<C> {
             }
             std::thread::sleep(POLL_INTERVAL);
         }
+    }
+
+    /// Why the compaction is to stop, if it is.
+    fn wants_stop(&self, cancelled: &AtomicBool, deadline: Instant) -> Option<String> {
+        if cancelled.load(Ordering::Relaxed) {
+            return Some("it was asked for".to_owned());
+        }
+        (Instant::now() >= deadline).then(|| format!("its time limit of {:?} was over", self.time_limit))
     }
 
     /// What cannot be read is not reported: whoever watches goes by what there is.

@@ -1,4 +1,5 @@
-//! Slices whose end nobody has seen: the agent was killed in one, or lost its connection to the hook. What a hook has
+//! Slices whose end nobody has seen: the agent was killed in one, lost its connection to the hook, or has cancelled one
+//! that did not end. What a hook has
 //! begun goes on without an agent, and is a compaction on its block device until its RocksDB runs none.
 
 use super::Engine;
@@ -58,15 +59,33 @@ impl Engine {
     }
 }
 
-/// Whether a slice that failed so may run on: the hook could not be heard any more.
+/// Whether a slice that failed so may run on: the hook could not be heard any more, or it would not be stopped.
 pub fn may_run_on(error: &ActuatorError) -> bool {
-    matches!(error, ActuatorError::Connection { .. } | ActuatorError::UnexpectedAnswer { .. })
+    matches!(
+        error,
+        ActuatorError::Connection { .. }
+            | ActuatorError::UnexpectedAnswer { .. }
+            | ActuatorError::StillRunning { .. }
+    )
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn a_slice_that_would_not_be_stopped_counts_as_one_that_may_run_on() {
+        let error = ActuatorError::StillRunning {
+            pid: 1,
+            job: 7,
+            reason: "it was asked for".into(),
+            waited: Duration::from_secs(60),
+        };
+        assert!(may_run_on(&error));
+        assert!(error.to_string().contains("was to stop because it was asked for"), "{error}");
+        assert!(!may_run_on(&ActuatorError::ProcessGone { pid: 1 }));
+    }
 
     #[test]
     fn a_slice_is_forgotten_when_its_rocksdb_runs_no_compaction_or_its_process_has_ended() {

@@ -49,7 +49,8 @@ pub enum Request {
         id: u64,
     },
     /// Stop the compaction; answered by [`Response::Compaction`] when it has stopped, or did not within
-    /// the hook's time limit. A flush cannot be stopped: [`ErrorKind::Unsupported`].
+    /// the hook's time limit. Then it stops as soon as its turn comes: until it has ended its database does no manual
+    /// compactions. A flush cannot be stopped: [`ErrorKind::Unsupported`].
     Cancel {
         /// From [`Response::Started`].
         id: u64,

@@ -1,0 +1,199 @@
+//! A compaction that was cancelled stays cancelled, however long it has waited for its turn.
+//!
+//! Method: a C program's RocksDB has an automatic compaction that a compaction filter holds back, and one L0 file less
+//! than slows writers down. A range compaction of the hook begins with a flush, and waits there until that would stall
+//! nobody: for as long as this test likes. It is cancelled meanwhile, and only then the automatic compaction is let go. What
+//! RocksDB did then is in its LOG.
+
+use anyhow::{Context, Result, bail, ensure};
+use sexton::actuator::{
+    Actuator, ActuatorError, CompactRequest, HandlePointers, HookActuator, HookClient, HookOptions,
+};
+use sexton::target::inspect::Inspector;
+use sexton_hook_protocol::{
+    BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, Finished, KeyBytes,
+};
+use sexton_tests::artifact;
+use sexton_tests::process::{Lines, Process};
+use sexton_tuner::cost::Bottommost;
+use sexton_tuner::range::KeyRange;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Compiling, opening and compacting take a second or two here.
+const LIMIT: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(5);
+/// How long an actuator waits in vain here for the end of what it has cancelled.
+const GIVING_UP_AFTER: Duration = Duration::from_secs(1);
+
+/// What RocksDB writes into its LOG when a range compaction waits for a flush that would stall writers.
+const WAITS: &str = "waiting on stall conditions to clear";
+/// And when the compaction itself begins.
+const BEGINS: &str = "Manual compaction starting";
+
+#[test]
+fn a_compaction_that_was_cancelled_while_it_waited_never_begins() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let mut stalled = Stalled::start(directory.path())?;
+    let mut hook = stalled.hook()?;
+    let id = hook.start_compaction(stalled.everything())?;
+    stalled.wait_for_log(WAITS)?;
+    let state = hook.cancel_compaction(id)?;
+    ensure!(matches!(state, CompactionState::Running { .. }), "it did not wait any longer: {state:?}");
+    stalled.release()?;
+    stalled.ends_without_compacting(&mut hook, id)?;
+    stalled.end()
+}
+
+#[test]
+fn what_does_not_end_after_its_cancellation_is_given_up_on_and_still_never_begins() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let mut stalled = Stalled::start(directory.path())?;
+    let mut hook = stalled.hook()?;
+    let request = stalled.request(&hook);
+    let cancelled = AtomicBool::new(false);
+    let result = std::thread::scope(|scope| {
+        let mut actuator = HookActuator::new(&mut hook, LIMIT).giving_up_after(GIVING_UP_AFTER);
+        let running = scope.spawn({
+            let (request, cancelled) = (&request, &cancelled);
+            move || actuator.compact_range(request, cancelled)
+        });
+        let waits = stalled.wait_for_log(WAITS);
+        cancelled.store(true, Ordering::Relaxed);
+        let result = running.join();
+        waits.map(|()| result)
+    })?;
+    let id = match result {
+        Ok(Err(ActuatorError::StillRunning { job, .. })) => job,
+        other => bail!("it was not given up on: {other:?}"),
+    };
+    stalled.release()?;
+    stalled.ends_without_compacting(&mut hook, id)?;
+    stalled.end()
+}
+
+/// The program of this test.
+struct Stalled {
+    process: Process,
+    stdin: ChildStdin,
+    family: ColumnFamilyPointers,
+    database: PathBuf,
+}
+
+impl Stalled {
+    fn start(directory: &Path) -> Result<Stalled> {
+        let program = directory.join("stalled");
+        let mut command = Command::new(artifact::installed("gcc", "gcc")?);
+        command.args(["-O1", "-Wall", "-Wextra", "-Werror"]);
+        command.arg(artifact::repository().join("tests/c/stalled.c"));
+        command.arg("-o").arg(&program).arg("-lrocksdb");
+        let status = Process::start(command)?.wait(LIMIT)?;
+        ensure!(status.success(), "compiling stalled.c ended with {status}: run `make setup`");
+
+        let database = directory.join("db");
+        let mut command = Command::new(program);
+        command.arg(&database).env("LD_PRELOAD", artifact::built("libsexton_hook.so")?);
+        command.env("SEXTON_HOOK_LOG", directory.join("hook.log"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Process::start(command)?;
+        let stdin = process.take_stdin().context("no standard input")?;
+        let mut lines = Lines::of("stalled", process.take_stdout().context("no standard output")?);
+        let line =
+            lines.until(LIMIT, |line| line.starts_with("open ")).context("waiting for the database")?;
+        let numbers: Vec<u64> = line.split(' ').skip(1).map_while(|word| word.parse().ok()).collect();
+        let [database_pointer, handle, id] = numbers.as_slice() else { bail!("not what it prints: {line}") };
+        let family = ColumnFamilyPointers {
+            database: *database_pointer,
+            handle: *handle,
+            name: "default".to_owned(),
+            id: u32::try_from(*id)?,
+        };
+        Ok(Stalled { process, stdin, family, database })
+    }
+
+    fn hook(&self) -> Result<HookClient> {
+        let target = Inspector::new().inspect(self.process.pid())?;
+        HookClient::connect(&target, &HookOptions::default()).context("connecting to the hook")
+    }
+
+    fn everything(&self) -> CompactRange {
+        CompactRange {
+            column_family: self.family.clone(),
+            begin: KeyBytes::default(),
+            end: None,
+            bottommost: BottommostLevelCompaction::Force,
+            max_subcompactions: None,
+        }
+    }
+
+    /// The same, as the engine asks for it.
+    fn request(&self, hook: &HookClient) -> CompactRequest {
+        let handles = HandlePointers {
+            database: self.family.database,
+            column_family_handle: self.family.handle,
+            column_family_id: self.family.id,
+        };
+        CompactRequest {
+            process: hook.target().process,
+            target: hook.target().name.clone(),
+            database: self.database.clone(),
+            column_family: self.family.name.clone(),
+            handles: Some(handles),
+            range: KeyRange::everything(),
+            cost_bytes: 0,
+            bottommost: Bottommost::Force,
+        }
+    }
+
+    /// Lets the automatic compaction go on.
+    fn release(&mut self) -> Result<()> {
+        self.stdin.write_all(b"\n").context("letting the automatic compaction go on")
+    }
+
+    fn log(&self) -> Result<String> {
+        std::fs::read_to_string(self.database.join("LOG")).context("reading RocksDB's LOG")
+    }
+
+    fn wait_for_log(&self, words: &str) -> Result<()> {
+        let deadline = Instant::now() + LIMIT;
+        while !self.log()?.contains(words) {
+            ensure!(Instant::now() < deadline, "RocksDB's LOG never says {words:?}:\n{}", self.log()?);
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// Job `id` ends as cancelled, without having compacted anything; the next one does.
+    fn ends_without_compacting(&self, hook: &mut HookClient, id: u64) -> Result<()> {
+        let finished = outcome(hook, id)?;
+        ensure!(finished.cancelled && !finished.ok, "its end is another one: {finished:?}");
+        ensure!(!self.log()?.contains(BEGINS), "it was cancelled, and compacted when its turn came");
+        let id = hook.start_compaction(self.everything())?;
+        let finished = outcome(hook, id)?;
+        ensure!(finished.ok && !finished.cancelled, "the next one ended with {finished:?}");
+        ensure!(self.log()?.contains(BEGINS), "manual compactions are still given up");
+        Ok(())
+    }
+
+    /// Lets the program close its database.
+    fn end(mut self) -> Result<()> {
+        drop(self.stdin);
+        let status = self.process.wait(LIMIT)?;
+        ensure!(status.success(), "the program ended with {status}");
+        Ok(())
+    }
+}
+
+fn outcome(hook: &mut HookClient, id: u64) -> Result<Finished> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        if let CompactionState::Finished(finished) = hook.compaction_status(id)? {
+            return Ok(finished);
+        }
+        ensure!(Instant::now() < deadline, "job {id} is not done within {LIMIT:?}");
+        std::thread::sleep(POLL);
+    }
+}
