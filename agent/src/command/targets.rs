@@ -37,6 +37,9 @@ pub fn run(arguments: &TargetsArguments) -> Result<(), Failure> {
     for target in &targets {
         let version = &target.module.version;
         println!("{:<24} RocksDB {}.{}", target.name, version.major, version.minor);
+        if target.is_command_line_cut {
+            println!("{:24} a command line of which only the first MiB can be matched", "");
+        }
         for database in &target.databases {
             println!("{:24} {}", "", database.path.display());
         }

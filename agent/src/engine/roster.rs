@@ -235,6 +235,14 @@ impl Roster {
         }
     }
 
+    /// What the policy looks for may stand where the command line was not read any more.
+    fn say_cut(&mut self, name: &str) {
+        if self.told.len() < TOLD_MAX && self.told.insert(format!("the command line of {name}")) {
+            let help = "match it by its executable or its pid";
+            warn!(target = name, help, "not watched: no entry matches the first MiB of its command line");
+        }
+    }
+
     /// Takes in what was found in a process: news of a target that is watched, or a new one.
     fn take(&mut self, target: Target, policy: &Policy, sentinel: &mut Sentinel) -> Result<Taken, Refusal> {
         let same = self.watched.iter_mut().find(|watched| is_read_alike(&watched.target, &target));
@@ -250,6 +258,9 @@ impl Roster {
         }
         let executable = target.executable.to_string_lossy();
         let Some(entry) = policy.target_for(target.process.pid, &executable, &target.command_line) else {
+            if target.is_command_line_cut && policy.matches_command_lines() {
+                self.say_cut(&target.name);
+            }
             return Ok(Taken::Unwanted);
         };
         let (name, id) = (target.name.clone(), target.id);

@@ -34,6 +34,7 @@ impl<'a> Surroundings<'a> {
         });
         gaps.extend(gaps::databases(&databases));
         gaps.extend(gaps::truncated_maps(maps));
+        gaps.extend(facts.is_command_line_cut.then(gaps::cut_command_line));
         Ok(Surroundings { facts, maps, databases, gaps })
     }
 }
@@ -87,6 +88,7 @@ fn target(around: &Surroundings<'_>, found: &Found, is_one_of_several: bool) -> 
         name: String::new(),
         executable: around.facts.executable.clone(),
         command_line: around.facts.command_line.clone(),
+        is_command_line_cut: around.facts.is_command_line_cut,
         user_id: around.facts.user_id,
         group_id: around.facts.group_id,
         is_jvm: around.maps.has_file_named("libjvm.so"),

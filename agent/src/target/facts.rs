@@ -50,8 +50,10 @@ pub struct Target {
     pub name: String,
     /// `/proc/PID/exe`, as the target sees it.
     pub executable: PathBuf,
-    /// Arguments, joined with spaces.
+    /// Arguments, joined with spaces, the first MiB of them.
     pub command_line: String,
+    /// Whether there is more: the policy's match cannot see it.
+    pub is_command_line_cut: bool,
     /// Effective user of the process.
     pub user_id: u32,
     /// Effective group of the process.

@@ -109,6 +109,15 @@ pub(super) fn truncated_maps(maps: &Maps) -> Option<Gap> {
     })
 }
 
+/// What the policy matches may stand behind what was read.
+pub(super) fn cut_command_line() -> Gap {
+    Gap {
+        what: "the end of the command line is not known".into(),
+        reason: "it is longer than 1 MiB, and no more of it is read".into(),
+        remedy: "Match the process by its executable, or by what stands in the first MiB.".into(),
+    }
+}
+
 /// Some sites are single-stepped.
 pub(super) fn single_stepped(sites: &ProbeSites) -> Option<Gap> {
     let all = [

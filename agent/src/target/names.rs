@@ -61,6 +61,7 @@ mod tests {
             process: ProcessId { pid: 4711, start_time_ticks: 1 },
             executable: executable.into(),
             command_line: String::new(),
+            is_command_line_cut: false,
             user_id: 0,
             group_id: 0,
         }

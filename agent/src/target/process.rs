@@ -10,9 +10,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes of the arguments that are kept: enough to recognise a JVM by its main class behind the usual
-/// options, small enough to publish.
-pub const COMMAND_LINE_BYTES_MAX: u64 = 4096;
+/// Bytes of the arguments that are read. A JVM's main class comes behind its class path, which has hundreds of jars in it
+/// and is tens of kilobytes long; the kernel takes some 2 MiB of arguments and environment by default, and up to
+/// three quarters of the stack limit where that is higher.
+pub const COMMAND_LINE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// What `/proc/PID` says of the process itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +22,10 @@ pub struct ProcessFacts {
     pub process: ProcessId,
     /// `/proc/PID/exe`, without ` (deleted)`.
     pub executable: PathBuf,
-    /// Arguments, joined with spaces, at most [`COMMAND_LINE_BYTES_MAX`] bytes.
+    /// Arguments, joined with spaces: the first [`COMMAND_LINE_BYTES_MAX`] bytes.
     pub command_line: String,
+    /// Whether there is more.
+    pub is_command_line_cut: bool,
     /// Effective user.
     pub user_id: u32,
     /// Effective group.
@@ -64,10 +67,12 @@ pub fn read(pid: u32) -> Result<ProcessFacts, InspectError> {
     let status = open(pid)?.status().map_err(|error| from_procfs(pid, error))?;
     let exe = Path::new("/proc").join(pid.to_string()).join("exe");
     let executable = std::fs::read_link(&exe).map_err(|error| InspectError::from_io(pid, &exe, error))?;
+    let (command_line, is_command_line_cut) = command_line(pid)?;
     Ok(ProcessFacts {
         process,
         executable: without_deleted(executable),
-        command_line: command_line(pid)?,
+        command_line,
+        is_command_line_cut,
         user_id: status.euid,
         group_id: status.egid,
     })
@@ -98,12 +103,17 @@ pub(super) fn means_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
-fn command_line(pid: u32) -> Result<String, InspectError> {
+/// The arguments, and whether there is more of them than that.
+fn command_line(pid: u32) -> Result<(String, bool), InspectError> {
     let path = Path::new("/proc").join(pid.to_string()).join("cmdline");
     let mut content = Vec::new();
     File::open(&path)
-        .and_then(|file| file.take(COMMAND_LINE_BYTES_MAX).read_to_end(&mut content))
+        .and_then(|file| file.take(COMMAND_LINE_BYTES_MAX + 1).read_to_end(&mut content))
         .map_err(|error| InspectError::from_io(pid, &path, error))?;
+    let is_cut = content.len() as u64 > COMMAND_LINE_BYTES_MAX;
+    if is_cut {
+        content.pop();
+    }
     while content.last() == Some(&0) {
         content.pop();
     }
@@ -112,7 +122,7 @@ fn command_line(pid: u32) -> Result<String, InspectError> {
             *byte = b' ';
         }
     }
-    Ok(String::from_utf8_lossy(&content).into_owned())
+    Ok((String::from_utf8_lossy(&content).into_owned(), is_cut))
 }
 
 fn open(pid: u32) -> Result<Process, InspectError> {
@@ -134,6 +144,7 @@ fn from_procfs(pid: u32, error: ProcError) -> InspectError {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
     use super::*;
+    use sexton_tuner::policy::TargetMatch;
 
     #[test]
     fn our_own_process_is_alive_and_known() {
@@ -142,6 +153,47 @@ mod tests {
         assert_eq!(facts.executable, std::env::current_exe().unwrap());
         assert!(facts.name().ends_with(&format!("-{}", std::process::id())));
         assert!(!facts.command_line.contains('\0'));
+    }
+
+    /// The facts of a process with these bytes of arguments before its main class, as a JVM has its class path there.
+    fn facts_behind(class_path_bytes: usize) -> ProcessFacts {
+        // The kernel takes 128 KiB in one argument.
+        const ARGUMENT_BYTES: usize = 100_000;
+        let mut left = class_path_bytes;
+        let arguments = std::iter::from_fn(|| {
+            let bytes = left.min(ARGUMENT_BYTES);
+            left -= bytes;
+            (bytes > 0).then(|| "j".repeat(bytes))
+        });
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "read line", "java", "-classpath"])
+            .args(arguments)
+            .arg("org.apache.hadoop.ozone.om.OzoneManagerStarter")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let facts = read(child.id());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        facts.unwrap()
+    }
+
+    #[test]
+    fn a_main_class_behind_a_long_class_path_is_matched() {
+        let matches = TargetMatch { command_line: Some("OzoneManagerStarter".into()), ..Default::default() };
+        for class_path_bytes in [100, 11_000, 900_000] {
+            let facts = facts_behind(class_path_bytes);
+            assert!(!facts.is_command_line_cut, "{class_path_bytes}");
+            assert!(matches.holds(1, "/usr/bin/java", &facts.command_line), "{class_path_bytes}");
+        }
+    }
+
+    #[test]
+    fn a_command_line_beyond_the_limit_is_known_to_be_cut() {
+        let facts = facts_behind(1_200_000);
+        assert!(facts.is_command_line_cut);
+        assert_eq!(facts.command_line.len() as u64, COMMAND_LINE_BYTES_MAX);
+        assert!(facts.command_line.starts_with("sh -c read line java -classpath jjj"));
     }
 
     #[test]

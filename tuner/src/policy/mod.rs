@@ -106,6 +106,11 @@ impl Policy {
         self.targets.iter().find(|target| target.matches.holds(pid, executable, command_line))
     }
 
+    /// Whether any entry looks at command lines.
+    pub fn matches_command_lines(&self) -> bool {
+        self.targets.iter().any(|target| target.matches.command_line.is_some())
+    }
+
     /// What may be done to this target.
     pub fn mode_of(&self, target: &TargetPolicy) -> Mode {
         target.mode.unwrap_or(self.mode)

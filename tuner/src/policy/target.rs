@@ -98,7 +98,7 @@ pub struct TargetMatch {
     /// Glob on the executable's path: `*` is any text, slashes included, `?` one character.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub executable: Option<String>,
-    /// Part of the command line, arguments joined with spaces.
+    /// Part of the command line, arguments joined with spaces. Of a longer one the first MiB is looked at.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub command_line: Option<String>,
 }
