@@ -132,9 +132,14 @@ impl Agent {
 
     /// The same, with another filter for its log.
     pub fn start_logging(directory: &Path, policy: &str, filter: Option<&str>) -> Result<Agent> {
-        let mut file = File::create(directory.join("policy.yaml")).context("writing the policy")?;
-        file.write_all(policy.as_bytes()).context("writing the policy")?;
+        write_policy(directory, policy)?;
         Agent::launch(directory, &[], filter)?.answering()
+    }
+
+    /// As [`Agent::start`], with further arguments; one of them may be another `--hook-library`.
+    pub fn start_with(directory: &Path, policy: &str, arguments: &[&str]) -> Result<Agent> {
+        write_policy(directory, policy)?;
+        Agent::launch(directory, arguments, None)?.answering()
     }
 
     /// As [`Agent::start`], with the policy and the state that an agent before it has left in `directory`.
@@ -157,7 +162,9 @@ impl Agent {
         if let Some(filter) = filter {
             command.env("SEXTON_LOG", filter);
         }
-        command.arg("--hook-library").arg(artifact::built("libsexton_hook.so")?);
+        if !arguments.contains(&"--hook-library") {
+            command.arg("--hook-library").arg(artifact::built("libsexton_hook.so")?);
+        }
         let output =
             File::options().append(true).create(true).open(&log).context("opening the agent's log")?;
         command.stdout(output.try_clone()?).stderr(output);
@@ -226,6 +233,11 @@ impl Agent {
         let lines: Vec<&str> = log.lines().collect();
         lines.iter().skip(lines.len().saturating_sub(40)).copied().collect::<Vec<_>>().join("\n")
     }
+}
+
+fn write_policy(directory: &Path, policy: &str) -> Result<()> {
+    let mut file = File::create(directory.join("policy.yaml")).context("writing the policy")?;
+    file.write_all(policy.as_bytes()).context("writing the policy")
 }
 
 /// The list under `name` in one of the API's answers; fails when there is none.

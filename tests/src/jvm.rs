@@ -19,6 +19,9 @@ const FILL_LIMIT: Duration = Duration::from_secs(120);
 /// A pair of lists takes 0.1 s here.
 const LIST_LIMIT: Duration = Duration::from_secs(60);
 
+/// What a JVM's thread dump begins with, on its standard output.
+const THREAD_DUMP: &str = "Full thread dump";
+
 /// One list that the program made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
@@ -124,6 +127,22 @@ impl Program {
             }
             files.extend(parse_file(&line));
         }
+    }
+
+    /// Whether the JVM has printed its threads, as it does for a SIGQUIT that nobody explains, since it was asked last.
+    pub fn has_dumped_threads(&mut self) -> Result<bool> {
+        // A list more: what was printed before it has arrived.
+        let mut has_dumped = false;
+        while let Some(line) = self.lines.waiting() {
+            has_dumped |= line.starts_with(THREAD_DUMP);
+        }
+        while let Some(line) = self.lines.next(LIST_LIMIT)? {
+            has_dumped |= line.starts_with(THREAD_DUMP);
+            if parse_list(&line).is_some() {
+                return Ok(has_dumped);
+            }
+        }
+        Ok(has_dumped)
     }
 
     /// Lets the program end by itself, and checks that it says it went well.

@@ -5,6 +5,7 @@
 //! makes a dry run, a simulation and a property test the same call as the real thing.
 
 pub mod attention;
+pub mod back_off;
 pub mod candidate;
 pub mod concentrate;
 pub mod cost;

@@ -63,7 +63,7 @@ pub fn check(process: &ProcessId) -> Result<(), ActuatorError> {
 }
 
 /// Refuses processes that would take harm or could never work.
-fn check_attachable(process: &TargetProcess) -> Result<(), ActuatorError> {
+pub(super) fn check_attachable(process: &TargetProcess) -> Result<(), ActuatorError> {
     let refuse = |reason| Err(ActuatorError::NotAttachable { pid: process.pid, reason });
     let read = |name: &str| {
         let mut bytes = Vec::new();

@@ -26,6 +26,14 @@ pub enum ActuatorError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The process does not run at all now: it could answer nothing, and would only later do what it was asked for.
+    #[error("process {pid} stands still: {why}")]
+    StandsStill {
+        /// Process id.
+        pid: u32,
+        /// What holds it.
+        why: &'static str,
+    },
     /// The process is no JVM, or one that would take harm: no signal was sent.
     #[error("process {pid} cannot be attached to: {reason}")]
     NotAttachable {
@@ -174,6 +182,12 @@ pub enum ActuatorError {
 }
 
 impl ActuatorError {
+    /// Whether what failed so has cost something, here or in the target. To see that a process is gone or stands still,
+    /// or that no hook listens, costs next to nothing.
+    pub fn is_worth_a_pause(&self) -> bool {
+        !matches!(self, Self::ProcessGone { .. } | Self::StandsStill { .. } | Self::NoHook { .. })
+    }
+
     /// What an operator can do about it, one sentence.
     pub fn remedy(&self) -> String {
         match self {
@@ -181,6 +195,7 @@ impl ActuatorError {
             Self::Process { .. } => {
                 "run the agent as root, or with CAP_SYS_PTRACE, CAP_DAC_OVERRIDE and CAP_KILL".into()
             }
+            Self::StandsStill { .. } => "nothing to do: it is tried again when the process runs".into(),
             Self::NotAttachable { .. } => {
                 "start it without the option that forbids attaching, or use the actuator exec".into()
             }

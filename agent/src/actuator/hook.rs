@@ -2,7 +2,7 @@
 
 use super::error::ActuatorError;
 use super::process::{TargetProcess, peer_pid};
-use super::{attach, library};
+use super::{attach, library, standstill};
 use crate::target::facts::Target;
 use sexton_hook_protocol::{
     ChangedOption, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, FrameError, Hello,
@@ -59,6 +59,9 @@ impl HookClient {
     /// Each with its [`ActuatorError::remedy`]; nothing is left behind in the target.
     pub fn connect(target: &Target, options: &HookOptions) -> Result<HookClient, ActuatorError> {
         let process = TargetProcess::open(&target.process)?;
+        if let Some(why) = standstill::of(process.pid) {
+            return Err(ActuatorError::StandsStill { pid: process.pid, why });
+        }
         let can_attach = target.is_jvm && options.may_attach;
         let stream = match open_stream(&process)? {
             Some(stream) => stream,
@@ -373,6 +376,8 @@ fn attach_and_open(
     process: &TargetProcess,
     options: &HookOptions,
 ) -> Result<UnixStream, ActuatorError> {
+    // Before anything is put into its /tmp.
+    attach::check_attachable(process)?;
     let placed = library::place(process, &library::find(options.library.as_deref())?)?;
     let module = target.module.path.to_str().ok_or_else(|| ActuatorError::Attach {
         pid: process.pid,

@@ -27,6 +27,7 @@ mod request;
 mod sql;
 mod sql_client;
 mod sql_trouble;
+mod standstill;
 mod template;
 
 pub use advise::AdviseActuator;

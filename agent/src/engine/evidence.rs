@@ -7,10 +7,8 @@ use crate::sst;
 use crate::target::facts::{DatabaseDirectory, Gap};
 use sexton_tuner::evidence::{Evidence, FileReads, Observation, SstFile};
 use sexton_tuner::policy::{ActuatorKind, Mode};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use tracing::debug;
 
 /// Replaces a target's evidence by what this window saw.
@@ -85,26 +83,17 @@ fn file_reads(watched: &Watched, files: Vec<FileFetches>) -> BTreeMap<PathBuf, V
 
 /// A hook changes the target, if only by its thread: it is called in only where the policy says act. One
 /// that is there already, preloaded or linked by the target's own people, is used in any mode. The hook serves
-/// one copy of RocksDB in a process.
+/// one copy of RocksDB in a process. After a failure it is left alone for a while, longer each time: a JVM that cannot
+/// load the library would get a copy of it, and be asked to, after each window.
 pub fn connect_hook(watched: &mut Watched, hook_library: Option<&Path>) {
     let is_served = watched.entry.actuator == ActuatorKind::Hook && watched.target.is_primary;
-    if watched.hook.is_some() || !is_served {
+    if watched.hook.is_some() || !is_served || !watched.may_connect() {
         return;
     }
     let may_attach = watched.mode == Mode::Act;
     match connect(watched, may_attach, hook_library) {
-        Ok(hook) => {
-            watched.hook = Some(Rc::new(RefCell::new(hook)));
-            watched.hook_gap = None;
-        }
-        Err(error) if may_attach => {
-            watched.hook_gap = Some(Gap {
-                what: "no hook answers in the target".into(),
-                reason: error.to_string(),
-                remedy: error.remedy(),
-            });
-        }
-        Err(_) => {}
+        Ok(hook) => watched.note_connected(hook),
+        Err(error) => watched.note_not_connected(&error, may_attach),
     }
 }
 

@@ -5,12 +5,14 @@ use super::history::DatabaseIdentity;
 use super::identity::Identities;
 use super::perf_level::PerfLevel;
 use super::spending::Spending;
-use crate::actuator::HookClient;
+use crate::actuator::{ActuatorError, HookClient};
 use crate::probe::{OpenWindow, SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
 use crate::snapshot::{CostView, FileView, GapView, HOT_FILES_MAX, TargetState, TargetView};
 use crate::sst::{Order, PropertiesCache};
 use crate::target::facts::{Gap, Target};
 use crate::target::layout::check_invariants;
+use jiff::Timestamp;
+use sexton_tuner::back_off::{BackOff, Retry};
 use sexton_tuner::evidence::{BlockFetches, Counters, Evidence, SentinelInterval};
 use sexton_tuner::heat::{FileHeat, file_heat};
 use sexton_tuner::latency::Latencies;
@@ -22,16 +24,14 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Pins remembered of one target: ranges that were tried while a snapshot was held.
 const PINS_MAX: usize = 256;
 
-/// Pause after a first action that failed; it doubles with each further one.
-const FAILURE_PAUSE_MIN: Duration = Duration::from_secs(5);
-
-/// Longest pause after failures: what is wrong in a target is put right by people.
-const FAILURE_PAUSE_MAX: Duration = Duration::from_secs(10 * 60);
+/// Pauses after actions that failed, and after tries to bring the hook in: some of it is over in seconds, and what is
+/// wrong in a target for longer is put right by people.
+const BACK_OFF: BackOff = BackOff { first_seconds: 5, longest_seconds: 10 * 60 };
 
 /// A target, the policy's entry for it, and all that was read of it.
 pub struct Watched {
@@ -83,8 +83,8 @@ pub struct Watched {
     perf_level: PerfLevel,
     baseline: Counters,
     sums: Sums,
-    failures_in_a_row: u32,
-    paused_until: Option<Instant>,
+    actions: Retry,
+    connects: Retry,
 }
 
 /// A range whose tombstones outlived a compaction because of a snapshot.
@@ -151,8 +151,8 @@ impl Watched {
             files_gap: None,
             is_estimated: false,
             sums: Sums::default(),
-            failures_in_a_row: 0,
-            paused_until: None,
+            actions: Retry::default(),
+            connects: Retry::default(),
         }
     }
 
@@ -169,19 +169,39 @@ impl Watched {
 
     /// Whether earlier failures forbid acting for now.
     pub fn is_paused(&self) -> bool {
-        self.paused_until.is_some_and(|until| Instant::now() < until)
+        !self.actions.may_try(BACK_OFF, Timestamp::now())
     }
 
     /// Notes whether an action could be carried out; failures pause the target, longer each time.
     pub fn note_action(&mut self, succeeded: bool) {
-        if succeeded {
-            (self.failures_in_a_row, self.paused_until) = (0, None);
-            return;
+        if succeeded { self.actions.succeed() } else { self.actions.fail(BACK_OFF, Timestamp::now()) }
+    }
+
+    /// Whether the hook may be connected to, or brought in, now.
+    pub fn may_connect(&self) -> bool {
+        self.connects.may_try(BACK_OFF, Timestamp::now())
+    }
+
+    /// A hook answers.
+    pub fn note_connected(&mut self, hook: HookClient) {
+        self.hook = Some(Rc::new(RefCell::new(hook)));
+        self.hook_gap = None;
+        self.connects.succeed();
+    }
+
+    /// No hook answers, and why. What has taken some doing, in the target or here, is not tried again at once. It is a gap
+    /// where one `is_wanted`.
+    pub fn note_not_connected(&mut self, error: &ActuatorError, is_wanted: bool) {
+        let mut reason = error.to_string();
+        if error.is_worth_a_pause() {
+            let now = Timestamp::now();
+            self.connects.fail(BACK_OFF, now);
+            let (tries, seconds) =
+                (self.connects.failures_in_a_row, self.connects.seconds_left(BACK_OFF, now));
+            reason.push_str(&format!(" (tried {tries} times, again after {seconds} s)"));
         }
-        let pause =
-            FAILURE_PAUSE_MIN.saturating_mul(1 << self.failures_in_a_row.min(16)).min(FAILURE_PAUSE_MAX);
-        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
-        self.paused_until = Some(Instant::now() + pause);
+        let what = "no hook answers in the target".into();
+        self.hook_gap = is_wanted.then(|| Gap { what, reason, remedy: error.remedy() });
     }
 
     /// Takes a reading of the sentinel as the end of an interval. Where there is no sentinel, or the counters that it
