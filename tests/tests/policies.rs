@@ -1,7 +1,7 @@
-//! The example policies and the Prometheus rules that come with the project are right.
+//! The example policies, the script for Ozone and the Prometheus rules that come with the project are right.
 //!
-//! Method: the real `sexton policy check` on each policy, and `promtool`'s own check and unit tests on
-//! the rules.
+//! Method: the real `sexton policy check` on each policy, the script's own tests, and `promtool`'s own check and unit
+//! tests on the rules.
 
 use anyhow::{Context, Result, ensure};
 use sexton_tests::{agent, artifact};
@@ -28,6 +28,17 @@ fn every_example_policy_is_valid() -> Result<()> {
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}: {}\n{said}", policy.display(), output.status);
     }
+    Ok(())
+}
+
+/// The script that sets Ozone's properties, against stand-ins for its command and its web page.
+#[test]
+fn the_script_for_ozone_passes_its_own_tests() -> Result<()> {
+    let script = artifact::repository().join("deploy/ozone/ozone-reconfigure-test.sh");
+    let output = Command::new("bash").arg(&script).output()?;
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "{} ended with {}:\n{said}", script.display(), output.status);
     Ok(())
 }
 
