@@ -339,7 +339,7 @@ pub struct ActionView {
     pub is_earlier: bool,
     /// When it started, RFC 3339.
     pub started_at: String,
-    /// When it ended, RFC 3339; `None` while it runs.
+    /// When it ended, RFC 3339; `None` while it runs, or is failing.
     pub ended_at: Option<String>,
     /// `compact_range`, `flush`, `set_options` or `set_throttle`.
     pub action: String,
@@ -355,9 +355,11 @@ pub struct ActionView {
     pub end: Option<String>,
     /// Bytes that it was expected to rewrite.
     pub cost_bytes: u64,
-    /// `running`, `done`, `skipped`, `failed`, `cancelled`, `stopped` (a guard gave it up), `interrupted` (the agent
-    /// ended first); `helped` or `did_not_help` once verified.
+    /// `running`, `failing` (a throttle that is tried again and again), `done`, `skipped`, `failed`, `cancelled`, `stopped`
+    /// (a guard gave it up), `interrupted` (the agent ended first); `helped` or `did_not_help` once verified.
     pub state: String,
+    /// How often a throttle could not be set so far; 0 for other actions.
+    pub failures: u32,
     /// Why it was done.
     pub reason: String,
     /// What came of it, in words.

@@ -45,11 +45,11 @@ pub use evidence::Evidence;
 pub use key::Key;
 pub use plan::{
     Action, Budget, CompactRange, Flush, Plan, PlanInput, PlanTarget, Refusal, Rule, SetOptions, SetThrottle,
-    ThrottlesInForce, plan,
+    plan,
 };
 pub use policy::{Policy, PolicyError, TargetPolicy};
 pub use range::KeyRange;
 pub use rank::{AssessError, RangeAssessment, assess};
 pub use schedule::{BudgetBucket, io_budget_at};
-pub use throttle::{ThrottleSetting, throttle_values};
+pub use throttle::{KnownThrottles, ThrottleSetting, ThrottleState, ThrottleStep, throttle_values};
 pub use verify::{Cause, Claim, Verdict, verdict};

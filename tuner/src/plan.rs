@@ -6,9 +6,9 @@ use crate::planner::{Families, Planner};
 use crate::policy::{Policy, TargetPolicy, TimeSpan};
 use crate::range::KeyRange;
 use crate::rank::{AssessError, RangeAssessment, assess, compare};
+use crate::throttle::{KnownThrottles, ThrottleSetting};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Most compactions in one plan: by the time of the last one the first one's evidence is old.
 pub const COMPACTIONS_MAX: usize = 64;
@@ -34,9 +34,6 @@ pub struct Budget {
     pub available_bytes: u64,
 }
 
-/// Throttles whose value is known to be set: (target's name, throttle's name) to value.
-pub type ThrottlesInForce = BTreeMap<(String, String), String>;
-
 /// Everything a plan depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanInput<'a> {
@@ -46,8 +43,8 @@ pub struct PlanInput<'a> {
     pub targets: &'a [PlanTarget<'a>],
     /// What may be spent.
     pub budget: Budget,
-    /// Throttles that need not be set again.
-    pub throttles_in_force: &'a ThrottlesInForce,
+    /// What is known of throttles: those whose value is in force, or whose command rests, are not planned.
+    pub throttles: &'a KnownThrottles,
     /// The time the plan is for.
     pub now: Timestamp,
     /// An earlier plan: the difference tells whether tombstones are becoming more. Without one nothing waits.
@@ -167,10 +164,27 @@ pub struct SetThrottle {
     pub value: String,
     /// Program and arguments that set it.
     pub command: Vec<String>,
-    /// How long the command may run.
+    /// Program and arguments that print the value in force.
+    #[serde(default)]
+    pub get: Option<Vec<String>>,
+    /// How long each of the commands may run.
     pub timeout: TimeSpan,
     /// Why, in words.
     pub reason: String,
+}
+
+impl SetThrottle {
+    /// What is to be set.
+    pub fn setting(&self) -> ThrottleSetting {
+        ThrottleSetting {
+            name: self.name.clone(),
+            value: self.value.clone(),
+            command: self.command.clone(),
+            get: self.get.clone(),
+            timeout: self.timeout,
+            reason: self.reason.clone(),
+        }
+    }
 }
 
 /// Why a range is left alone.

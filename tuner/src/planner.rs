@@ -18,7 +18,7 @@ use crate::rank::{COST_BYTES_MIN, RangeAssessment, by_column_family, observation
 use crate::remedy::{Case, Remedy, are_in_memtables};
 use crate::schedule::io_budget_at;
 use crate::slice::{self, Slice, SliceInput, slices};
-use crate::throttle::{ThrottleSetting, throttle_values};
+use crate::throttle::{ThrottleSetting, ThrottleStep, throttle_values};
 use crate::words;
 use std::collections::BTreeMap;
 
@@ -109,7 +109,7 @@ impl<'a> Planner<'a> {
         self.refusals.into_iter().take(REFUSALS_MAX).map(|(_, refusal)| refusal).collect()
     }
 
-    /// Throttles of a target whose value is not in force yet.
+    /// Throttles of a target that are to be set now.
     pub(crate) fn throttles(&self, target: &PlanTarget<'_>) -> Vec<Action> {
         if self.input.policy.mode_of(target.policy) == Mode::Observe {
             return Vec::new();
@@ -117,7 +117,9 @@ impl<'a> Planner<'a> {
         let settings = throttle_values(self.input.policy, target.policy, self.input.now).into_iter();
         let changed = settings.filter(|setting| {
             let name = (target.name.to_owned(), setting.name.clone());
-            self.input.throttles_in_force.get(&name) != Some(&setting.value)
+            let step = setting.step(self.input.throttles.get(&name), self.input.now);
+            // Whoever only looks at the plan has not read anything.
+            matches!(step, ThrottleStep::Set | ThrottleStep::Read)
         });
         let action = |setting: ThrottleSetting| {
             Action::SetThrottle(SetThrottle {
@@ -125,6 +127,7 @@ impl<'a> Planner<'a> {
                 name: setting.name,
                 value: setting.value,
                 command: setting.command,
+                get: setting.get,
                 timeout: setting.timeout,
                 reason: setting.reason,
             })

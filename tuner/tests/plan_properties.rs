@@ -10,8 +10,8 @@ use sexton_tuner::evidence::{
 use sexton_tuner::options::{ColumnFamilyOptions, CompactionStyle};
 use sexton_tuner::policy::{Mode, RemedyKind};
 use sexton_tuner::{
-    Action, Budget, CompactRange, Evidence, Flush, Key, KeyRange, Plan, PlanInput, PlanTarget, Policy,
-    SetOptions, TargetPolicy, ThrottlesInForce, plan,
+    Action, Budget, CompactRange, Evidence, Flush, Key, KeyRange, KnownThrottles, Plan, PlanInput,
+    PlanTarget, Policy, SetOptions, TargetPolicy, plan,
 };
 
 const POLICY: &str = "
@@ -190,7 +190,7 @@ fn planned(policy: &Policy, evidence: &[Evidence], available_bytes: u64, now_s: 
         policy,
         targets: &[PlanTarget { name: "t", policy: target, evidence }],
         budget: Budget { available_bytes },
-        throttles_in_force: &ThrottlesInForce::new(),
+        throttles: &KnownThrottles::new(),
         now: Timestamp::from_second(now_s).unwrap(),
         previous: None,
     };

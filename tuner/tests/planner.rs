@@ -23,8 +23,8 @@ use sexton_tuner::evidence::SstFile;
 use sexton_tuner::policy::Policy;
 use sexton_tuner::slice::{SliceInput, slices};
 use sexton_tuner::{
-    Action, Budget, CompactRange, Evidence, Flush, KeyRange, Plan, PlanInput, PlanTarget, RangeAssessment,
-    SetOptions, SetThrottle, ThrottlesInForce, assess, plan, words,
+    Action, Budget, CompactRange, Evidence, Flush, KeyRange, KnownThrottles, Plan, PlanInput, PlanTarget,
+    RangeAssessment, SetOptions, SetThrottle, ThrottleState, assess, plan, words,
 };
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -181,16 +181,18 @@ impl State {
         let now = argument("now").ok_or("plan needs now=")?.parse().map_err(|error| format!("{error}"))?;
         let policy = self.policy.targets.first().expect("a target");
         let name = self.evidence.first().map_or("t", |evidence| evidence.target.as_str());
-        let in_force: ThrottlesInForce = argument("in_force")
+        let in_force =
+            |value: &str| ThrottleState { value: Some(value.to_owned()), ..ThrottleState::default() };
+        let throttles: KnownThrottles = argument("in_force")
             .and_then(|text| text.split_once(':'))
-            .map(|(throttle, value)| ((name.to_owned(), throttle.to_owned()), value.to_owned()))
+            .map(|(throttle, value)| ((name.to_owned(), throttle.to_owned()), in_force(value)))
             .into_iter()
             .collect();
         let input = PlanInput {
             policy: &self.policy,
             targets: &[PlanTarget { name, policy, evidence: &self.evidence }],
             budget: Budget { available_bytes: budget },
-            throttles_in_force: &in_force,
+            throttles: &throttles,
             now,
             previous: self.planned.as_ref().filter(|_| argument("growth").is_some()),
         };

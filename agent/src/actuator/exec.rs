@@ -27,6 +27,36 @@ impl ExecActuator {
     }
 }
 
+/// Bytes of a throttle's value that are looked at: numbers and times have some ten.
+const VALUE_BYTES_MAX: usize = 256;
+
+impl ExecActuator {
+    /// The value of a throttle that is in force, as the request's command prints it: the first line of its output.
+    ///
+    /// # Errors
+    /// When the command cannot be run, fails, or prints no value.
+    pub fn get_throttle(&self, request: &ThrottleRequest) -> Result<String, ActuatorError> {
+        let command = expand(request)?;
+        let run = run_to_end(&command, request.time_limit, &AtomicBool::new(false))?;
+        let value = run.output.lines().next().map(str::trim).unwrap_or_default();
+        if value.is_empty() || value.len() > VALUE_BYTES_MAX {
+            let ending = "printed no value in its first line".to_owned();
+            return Err(ActuatorError::Command {
+                program: command.program,
+                ending,
+                output: one_line(&run.output),
+            });
+        }
+        Ok(value.to_owned())
+    }
+}
+
+fn expand(request: &ThrottleRequest) -> Result<ExpandedCommand, ActuatorError> {
+    let pid = request.process.pid.to_string();
+    CommandTemplate::new(&request.command)?
+        .expand(&[("value", request.value.as_str()), ("pid", pid.as_str())])
+}
+
 fn run_to_end(
     command: &ExpandedCommand,
     time_limit: Duration,
@@ -81,9 +111,7 @@ impl Actuator for ExecActuator {
     }
 
     fn set_throttle(&mut self, setting: &ThrottleRequest) -> Result<ThrottleOutcome, ActuatorError> {
-        let pid = setting.process.pid.to_string();
-        let values = [("value", setting.value.as_str()), ("pid", pid.as_str())];
-        let command = CommandTemplate::new(&setting.command)?.expand(&values)?;
+        let command = expand(setting)?;
         let run = run_to_end(&command, setting.time_limit, &AtomicBool::new(false))?;
         Ok(ThrottleOutcome { duration: run.duration, command: command_end(run) })
     }
@@ -165,6 +193,24 @@ pub(super) mod tests {
         let mut exec = actuator(&["sleep", "60"], Duration::from_secs(60));
         let outcome = exec.compact_range(&request(b"", None), &AtomicBool::new(true)).unwrap();
         assert!(matches!(outcome.end, CompactEnd::Cancelled { .. }));
+    }
+
+    #[test]
+    fn the_value_in_force_is_the_first_line_that_is_printed() {
+        let get = |script: &str| {
+            let request = ThrottleRequest {
+                process: ProcessId { pid: 1, start_time_ticks: 1 },
+                name: "deletion".into(),
+                value: "2000".into(),
+                command: ["sh".into(), "-c".into(), script.into()].into(),
+                time_limit: Duration::from_secs(10),
+            };
+            ExecActuator::new(None, Duration::from_secs(1), false).get_throttle(&request)
+        };
+        assert_eq!(get("echo ' 50000 '; echo more; echo warning >&2").unwrap(), "50000");
+        assert!(get("true").unwrap_err().to_string().contains("printed no value"));
+        assert!(get("head -c 300 /dev/zero | tr '\\0' 9").is_err());
+        assert!(get("echo 50000; exit 22").unwrap_err().to_string().contains("exit status: 22"));
     }
 
     #[test]

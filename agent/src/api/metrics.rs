@@ -176,7 +176,7 @@ impl Scrape {
     fn actions(&self, snapshot: &Snapshot, tally: &Tally) {
         let running = |name: &str| {
             let of_target = snapshot.actions.iter().filter(|action| action.target == name);
-            of_target.filter(|action| action.ended_at.is_none()).count()
+            of_target.filter(|action| action.state == "running").count()
         };
         let shown = snapshot.targets.iter().take(TARGETS_EXPOSED_MAX);
         let names: BTreeSet<&str> = shown.map(|target| target.name.as_str()).collect();

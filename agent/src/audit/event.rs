@@ -128,6 +128,17 @@ pub enum What {
         /// The likely cause, in words.
         reason: String,
     },
+    /// A throttle could not be set, for the first time or for another reason than before. It is tried again, after longer
+    /// and longer pauses; that it is set at last, or not wanted any more, ends the action.
+    ThrottleFailed {
+        /// Which.
+        #[serde(flatten)]
+        subject: Subject,
+        /// How many times in a row it has failed.
+        failures_in_a_row: u32,
+        /// Why the last time, in words.
+        reason: String,
+    },
     /// An option was set in a target. It is put back when it is not wanted any more, or the agent is gone.
     OptionsSet {
         /// Target's name.
@@ -230,6 +241,7 @@ impl What {
             What::Verified { .. } => "verified",
             What::Refused { .. } => "refused",
             What::BackedOff { .. } => "backed_off",
+            What::ThrottleFailed { .. } => "throttle_failed",
             What::OptionsSet { .. } => "options_set",
             What::OptionsRestored { .. } => "options_restored",
             What::Interrupted { .. } => "interrupted",
@@ -245,7 +257,7 @@ impl What {
     }
 
     /// All names, for metrics that count from zero.
-    pub const NAMES: [&str; 18] = [
+    pub const NAMES: [&str; 19] = [
         "plan_made",
         "slice_started",
         "slice_paused",
@@ -253,6 +265,7 @@ impl What {
         "verified",
         "refused",
         "backed_off",
+        "throttle_failed",
         "options_set",
         "options_restored",
         "interrupted",
@@ -270,7 +283,8 @@ impl What {
     pub fn is_trouble(&self) -> bool {
         match self {
             What::SliceDone { state, .. } => state == "failed",
-            What::Interrupted { .. }
+            What::ThrottleFailed { .. }
+            | What::Interrupted { .. }
             | What::TargetGone { .. }
             | What::StateFull { .. }
             | What::StateUnwritable { .. }
@@ -333,6 +347,9 @@ impl Display for What {
             }
             What::BackedOff { subject, failures_in_a_row, reason } => {
                 write!(formatter, "{subject} backed off after {failures_in_a_row} in a row: {reason}")
+            }
+            What::ThrottleFailed { subject, failures_in_a_row, reason } => {
+                write!(formatter, "{subject} failed {failures_in_a_row} times in a row: {reason}")
             }
             What::OptionsSet { target, column_family, name, value, restore, .. } => write!(
                 formatter,
@@ -435,6 +452,7 @@ pub(super) mod tests {
                 reason: reason.clone(),
             },
             What::BackedOff { subject: subject.clone(), failures_in_a_row: 2, reason: reason.clone() },
+            What::ThrottleFailed { subject: subject.clone(), failures_in_a_row: 2, reason: reason.clone() },
             What::OptionsSet {
                 target: target.clone(),
                 database: "/db".into(),

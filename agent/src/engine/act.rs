@@ -13,7 +13,7 @@ use super::watched::Watched;
 use super::{Control, Engine};
 use crate::actuator::{
     Actuator, ActuatorError, AdviseActuator, CommandTemplate, CompactEnd, CompactOutcome, CompactRequest,
-    ExecActuator, HookActuator, HookClient, PropertyReport, SqlActuator, ThrottleRequest,
+    ExecActuator, HookActuator, HookClient, PropertyReport, SqlActuator,
 };
 use crate::snapshot::ActionView;
 use crate::sst::Order;
@@ -21,7 +21,7 @@ use crate::target::process::is_alive;
 use sexton_tuner::cost::Levels;
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::guard::Course;
-use sexton_tuner::plan::{Action, CompactRange, SetThrottle};
+use sexton_tuner::plan::{Action, CompactRange};
 use sexton_tuner::policy::{ActuatorKind, KeyDisplay, Mode};
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
@@ -65,14 +65,14 @@ impl Engine {
                 Action::Flush(flush) if self.may_act(&flush.target) => self.flush(&flush, control),
                 Action::SetOptions(set) if self.may_act(&set.target) => self.set_options(&set, control),
                 Action::SetThrottle(throttle) if self.may_act(&throttle.target) => {
-                    self.throttle(&throttle);
+                    self.set_throttle(&throttle)
                 }
                 _ => {}
             }
         }
     }
 
-    fn may_act(&self, target: &str) -> bool {
+    pub(super) fn may_act(&self, target: &str) -> bool {
         let mut watched = self.roster.watched.iter().filter(|watched| watched.target.name == target);
         watched.any(|watched| {
             let is_free = !self.history.is_unsettled(&watched.target.process);
@@ -252,47 +252,6 @@ impl Engine {
                 && assessed.range == compact.of
         });
         found.cloned()
-    }
-
-    fn throttle(&mut self, throttle: &SetThrottle) {
-        let Some(watched) = self.roster.watched.iter().find(|watched| watched.target.name == throttle.target)
-        else {
-            return;
-        };
-        let process = watched.target.process;
-        let request = ThrottleRequest {
-            process,
-            name: throttle.name.clone(),
-            value: throttle.value.clone(),
-            command: throttle.command.clone(),
-            time_limit: throttle.timeout.duration(),
-        };
-        let view = ActionView {
-            action: "set_throttle".into(),
-            target: throttle.target.clone(),
-            subject: throttle.name.clone(),
-            begin: throttle.value.clone(),
-            reason: throttle.reason.clone(),
-            ..ActionView::default()
-        };
-        let begun = Begun { view, process, place: None, option: None };
-        let Ok(id) = self.history.begin(begun) else { return };
-        let started = Instant::now();
-        let result = ExecActuator::new(None, throttle.timeout.duration(), false).set_throttle(&request);
-        let (state, outcome) = match &result {
-            Ok(outcome) => ("done", outcome.command.in_words()),
-            Err(error) => ("failed", error.to_string()),
-        };
-        if result.is_ok() {
-            let key = (throttle.target.clone(), throttle.name.clone());
-            self.throttles.insert(key, throttle.value.clone());
-            self.history.keep_throttle(process, &throttle.target, &throttle.name, &throttle.value);
-        }
-        self.history.end(id, false, |action| {
-            action.state = state.into();
-            action.outcome = outcome;
-            action.duration_seconds = started.elapsed().as_secs_f64();
-        });
     }
 
     /// What an operator would run to the same end.

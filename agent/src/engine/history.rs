@@ -5,12 +5,15 @@
 //! once: as the hook says, where that still knows of it, else as interrupted: what the target made of it is not known
 //! then, so its range rests as if it had been done.
 //!
-//! `owed` is the measurements that are still to be made, `spent` the budget, the day's bytes and the throttles in force.
+//! `owed` is the measurements that are still to be made, `spent` the budget and the day's bytes, `throttles` what is known
+//! of those.
 
 mod owed;
 mod spent;
+mod throttles;
 
 pub use owed::Owed;
+pub use throttles::ThrottleKey;
 
 use super::chronicle::Chronicle;
 use super::options::{OptionRecord, Options};
@@ -164,7 +167,11 @@ impl History {
                 self.owed.push(Owed::new(record.view.id, before, Duration::ZERO));
             }
         }
+        // A throttle that was failing is tried again by this run, as the same action.
+        let goes_on =
+            |record: &&ActionRecord| record.view.state == throttles::FAILING && is_alive(&record.process);
         let open = self.actions.iter().rev().filter(|record| record.view.ended_at.is_none());
+        let open = open.filter(|record| !goes_on(record));
         let open: Vec<u64> = open.map(|record| record.view.id).collect();
         for id in open {
             match self.unsettled_one(id) {
@@ -372,7 +379,12 @@ impl History {
 
     /// Writes down how an action ended, as `change` says. `rests`: its range has to rest for the cooldown.
     pub fn end(&mut self, id: u64, rests: bool, change: impl FnOnce(&mut ActionView)) {
-        let Some(record) = self.record_mut(id) else { return };
+        self.end_with(Batch::default(), id, rests, change);
+    }
+
+    /// The same, with something else that is to be written down whole with it.
+    fn end_with(&mut self, also: Batch, id: u64, rests: bool, change: impl FnOnce(&mut ActionView)) {
+        let Some(record) = self.record_mut(id) else { return self.chronicle.record(also) };
         let now = jiff::Timestamp::now();
         record.view.ended_at = Some(now.to_string());
         change(&mut record.view);
@@ -386,13 +398,19 @@ impl History {
             duration_seconds: record.view.duration_seconds,
             outcome: record.view.outcome.clone(),
         };
-        let batch = batch_of(record);
+        let mut batch = batch_of(record);
+        batch.append(also);
         self.chronicle.tell_with(batch, what);
     }
 
     /// An action that is still remembered.
     pub fn find(&self, id: u64) -> Option<&ActionView> {
         self.actions.iter().map(|record| &record.view).find(|view| view.id == id)
+    }
+
+    /// The process that an action is done to, if it is still remembered.
+    pub fn process_of(&self, id: u64) -> Option<ProcessId> {
+        self.actions.iter().find(|record| record.view.id == id).map(|record| record.process)
     }
 
     /// Forgets how often acting on these keys has not helped: what stood in the way has gone.

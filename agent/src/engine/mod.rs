@@ -25,6 +25,7 @@ mod slice;
 mod spending;
 mod surveys;
 mod tend;
+mod throttles;
 mod unseen;
 mod unsettled;
 mod verify;
@@ -50,9 +51,10 @@ use roster::{Look, Roster};
 use sexton_tuner::attention::wants_window;
 use sexton_tuner::daily::DailyBytes;
 use sexton_tuner::governor::Allowance;
-use sexton_tuner::plan::{Budget, Plan, PlanInput, PlanTarget, ThrottlesInForce};
+use sexton_tuner::plan::{Budget, Plan, PlanInput, PlanTarget};
 use sexton_tuner::policy::Policy;
 use sexton_tuner::schedule::{BudgetBucket, io_budget_at};
+use sexton_tuner::throttle::KnownThrottles;
 use spending::Spending;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -103,8 +105,8 @@ pub struct Engine {
     bucket: BudgetBucket,
     /// Bytes that actions have rewritten in the last day.
     daily: DailyBytes,
-    /// Throttle values in force, by target and name: what was set last.
-    throttles: ThrottlesInForce,
+    /// What is known of throttles.
+    throttles: KnownThrottles,
     history: History,
     /// When the options that are set in targets were last looked after.
     options_tended: Option<Instant>,
@@ -188,6 +190,7 @@ impl Engine {
         self.settle_earlier();
         self.bucket.spend(self.history.take_interrupted_bytes());
         self.lift_pins();
+        self.tend_throttles();
         self.make_plan();
         self.tell_plan();
         self.verify();
@@ -416,7 +419,7 @@ impl Engine {
             policy,
             targets: &targets,
             budget: Budget { available_bytes: self.bucket.available_bytes() },
-            throttles_in_force: &self.throttles,
+            throttles: &self.throttles,
             now,
             previous: Some(&self.plan),
         });

@@ -9,7 +9,7 @@ pub enum Kind {
     Action,
     /// What was said, by number.
     Event,
-    /// Throttles in force, by process and name.
+    /// What is known of throttles, by target and name.
     Throttle,
     /// Single values of the agent, by name.
     Agent,

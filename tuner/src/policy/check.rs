@@ -455,6 +455,9 @@ impl Checker<'_> {
                 let help = format!("put {THROTTLE_PLACEHOLDER} where the value belongs");
                 return self.fail(&path("command"), "the command would set no value", help);
             }
+            if let Some(get) = &entry.get {
+                self.command(get, &[], &path("get"))?;
+            }
             self.timeout(entry.timeout, &path("timeout"))?;
         }
         Ok(())

@@ -239,7 +239,13 @@ pub struct ThrottlePolicy {
     pub outside: String,
     /// Program and arguments, no shell; `{value}` is filled in.
     pub command: Vec<String>,
-    /// How long the command may run. Default: 30s.
+    /// Program and arguments, no shell, that print the value in force as the target itself tells it: the first line of
+    /// their output. It is asked before the command, whose work is left undone where the wanted value is in force
+    /// already, and after it, which has failed where the value is another one; and every five minutes. Default: none,
+    /// a command that ends with exit code 0 is believed.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub get: Option<Vec<String>>,
+    /// How long each of the two may run. Default: 30s.
     #[serde(default = "throttle_timeout")]
     pub timeout: TimeSpan,
 }

@@ -7,6 +7,7 @@ use crate::engine::options::Wish;
 use sexton_tuner::key::Key;
 use sexton_tuner::rank::RangeAssessment;
 use sexton_tuner::schedule::BudgetBucket;
+use sexton_tuner::throttle::{ThrottleSetting, ThrottleState};
 use std::path::Path;
 
 fn open(directory: &Path) -> History {
@@ -95,9 +96,10 @@ fn what_was_done_and_what_is_owed_outlives_the_agent() {
     let mut first = open(folder.path());
     let id = done(&mut first, "a/");
     first.owe(id, before());
-    first.keep_throttle(own(), "java-1", "scrub", "slow");
+    let slow = ThrottleState { value: Some("slow".into()), ..ThrottleState::default() };
+    first.keep_throttle(&scrub(own()), &slow);
     let gone = ProcessId { start_time_ticks: 1, ..own() };
-    first.keep_throttle(gone, "java-0", "scrub", "slow");
+    first.keep_throttle(&ThrottleKey { target: "java-0".into(), ..scrub(gone) }, &slow);
     let bucket = BudgetBucket { tokens_bytes: -5, refilled_at: jiff::Timestamp::UNIX_EPOCH };
     first.keep_budget(&bucket);
     drop(first);
@@ -115,6 +117,75 @@ fn what_was_done_and_what_is_owed_outlives_the_agent() {
         second.past_actions(&identity(1)).iter().map(|past| past.awaits_verdict).collect();
     assert_eq!(waiting, [true, false], "nothing was promised of the second one");
     assert!(second.past_actions(&identity(2)).is_empty(), "another database at the same path");
+}
+
+fn scrub_setting() -> ThrottleSetting {
+    ThrottleSetting {
+        name: "scrub".into(),
+        value: "slow".into(),
+        command: vec!["set".into(), "slow".into()],
+        get: None,
+        timeout: sexton_tuner::policy::TimeSpan::from_seconds(1),
+        reason: String::new(),
+    }
+}
+
+fn scrub(process: ProcessId) -> ThrottleKey {
+    ThrottleKey { process, target: "java-1".into(), name: "scrub".into() }
+}
+
+/// Begins the action of a throttle, whose first try fails.
+fn failing(history: &mut History, key: &ThrottleKey) -> (u64, ThrottleState) {
+    let view = ActionView { action: "set_throttle".into(), target: "java-1".into(), ..ActionView::default() };
+    let id = history.begin(Begun { view, process: key.process, place: None, option: None }).unwrap();
+    let mut known = ThrottleState::default();
+    assert!(known.fail(id, &scrub_setting(), "exit code 3".into(), jiff::Timestamp::now()));
+    history.fail_throttle(key, &known, true);
+    (id, known)
+}
+
+#[test]
+fn a_throttle_that_fails_is_one_action_until_it_is_set_over_restarts_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = open(folder.path());
+    let key = scrub(own());
+    let (id, mut known) = failing(&mut first, &key);
+    for _ in 0..3 {
+        let is_news = known.fail(id, &scrub_setting(), "exit code 3".into(), jiff::Timestamp::now());
+        first.fail_throttle(&key, &known, is_news);
+    }
+    drop(first);
+
+    let mut second = open(folder.path());
+    let known = second.throttles().remove(&("java-1".to_owned(), "scrub".to_owned())).unwrap();
+    assert_eq!(known.failure.as_ref().unwrap().retry.failures_in_a_row, 4, "its pause outlives the agent");
+    let action = second.actions().remove(0);
+    assert_eq!((action.state.as_str(), action.failures, action.ended_at.clone()), ("failing", 4, None));
+    assert!(action.outcome.contains("exit code 3; failed 4 times, tried again after"), "{}", action.outcome);
+    assert!(second.is_open(id));
+    let in_force = ThrottleState { value: Some("slow".into()), ..ThrottleState::default() };
+    second.end_throttle(&key, &in_force, id, ("done", "it is set".into()), 1.0);
+    drop(second);
+
+    let mut third = open(folder.path());
+    let actions = third.actions();
+    assert_eq!(actions.len(), 1);
+    assert_eq!(
+        (actions[0].state.as_str(), actions[0].outcome.as_str()),
+        ("done", "it is set, after 4 failures")
+    );
+    assert!(third.throttles().values().all(|known| *known == in_force));
+    assert_eq!(names(&third), ["slice_started", "throttle_failed", "slice_done"]);
+}
+
+#[test]
+fn a_throttle_that_failed_in_a_process_that_has_ended_is_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    let gone = ProcessId { start_time_ticks: 1, ..own() };
+    failing(&mut open(folder.path()), &scrub(gone));
+    let mut second = open(folder.path());
+    assert_eq!(second.actions().remove(0).state, "interrupted");
+    assert!(second.throttles().is_empty());
 }
 
 #[test]

@@ -1,0 +1,191 @@
+//! Throttles: reading what is in force, setting what is wanted, and trying again what has failed.
+//!
+//! What is to be done about one is decided in [`sexton_tuner::throttle`]. A throttle that fails is one action for as long
+//! as it does: its first try begins it, and what ends it is that the value is in force, or not wanted any more.
+
+use super::Engine;
+use super::history::{Begun, ThrottleKey};
+use crate::actuator::{Actuator, ActuatorError, ExecActuator, ThrottleRequest};
+use crate::snapshot::ActionView;
+use sexton_tuner::plan::SetThrottle;
+use sexton_tuner::policy::Mode;
+use sexton_tuner::throttle::{ThrottleSetting, ThrottleState, ThrottleStep, throttle_values};
+use std::collections::BTreeSet;
+use std::time::Instant;
+use tracing::debug;
+
+impl Engine {
+    /// Reads the values in force where that is due, and ends failures that nobody minds any more: before each plan, which
+    /// then knows what has to be set.
+    pub(super) fn tend_throttles(&mut self) {
+        if !self.history.may_act() {
+            return;
+        }
+        let mut minded = BTreeSet::new();
+        for (key, setting) in self.wanted_throttles() {
+            let name = (key.target.clone(), key.name.clone());
+            let failure = self.known_throttle(&key).failure;
+            if failure.is_none_or(|failure| failure.is_of(&setting)) {
+                minded.insert(name.clone());
+            }
+            let step = setting.step(self.throttles.get(&name), jiff::Timestamp::now());
+            if step == ThrottleStep::Read && self.may_act(&key.target) {
+                self.read_throttle(&key, &setting);
+            }
+        }
+        self.give_up_all_but(&minded);
+    }
+
+    /// The settings of all targets that may be acted on.
+    fn wanted_throttles(&self) -> Vec<(ThrottleKey, ThrottleSetting)> {
+        let now = jiff::Timestamp::now();
+        let policy = &self.options.policy;
+        let acted_on = self.roster.watched.iter().filter(|watched| watched.mode == Mode::Act);
+        let settings = acted_on.flat_map(|watched| {
+            let (process, target) = (watched.target.process, watched.target.name.clone());
+            let settings = throttle_values(policy, &watched.entry, now).into_iter();
+            settings.map(move |setting| {
+                let name = setting.name.clone();
+                (ThrottleKey { process, target: target.clone(), name }, setting)
+            })
+        });
+        settings.collect()
+    }
+
+    fn known_throttle(&self, key: &ThrottleKey) -> ThrottleState {
+        self.throttles.get(&(key.target.clone(), key.name.clone())).cloned().unwrap_or_default()
+    }
+
+    fn note_throttle(&mut self, key: &ThrottleKey, known: ThrottleState) {
+        self.throttles.insert((key.target.clone(), key.name.clone()), known);
+    }
+
+    /// Asks what is in force. Where that is what is wanted, nothing is left to do.
+    fn read_throttle(&mut self, key: &ThrottleKey, setting: &ThrottleSetting) {
+        let started = Instant::now();
+        match get(key, setting) {
+            Ok(Some(value)) => {
+                debug!(target = key.target, throttle = key.name, value, "the value in force");
+                let is_wanted = value == setting.value;
+                let mut known = self.known_throttle(key);
+                known.take_read(value, jiff::Timestamp::now());
+                if is_wanted && let Some(failure) = known.failure.take() {
+                    let words = format!("{} is in force, without another try", setting.value);
+                    let seconds = started.elapsed().as_secs_f64();
+                    self.history.end_throttle(key, &known, failure.action_id, ("done", words), seconds);
+                } else {
+                    self.history.keep_throttle(key, &known);
+                }
+                self.note_throttle(key, known);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                let reason = format!("the value in force cannot be read: {error}");
+                if let Some(id) = self.action_of(key, setting) {
+                    self.note_throttle_failure(key, setting, id, reason);
+                }
+            }
+        }
+    }
+
+    /// Sets a throttle, and makes sure that it is in force.
+    pub(super) fn set_throttle(&mut self, throttle: &SetThrottle) {
+        let Some(watched) = self.watched_mut(&throttle.target) else { return };
+        let process = watched.target.process;
+        let key = ThrottleKey { process, target: throttle.target.clone(), name: throttle.name.clone() };
+        let setting = throttle.setting();
+        let Some(id) = self.action_of(&key, &setting) else { return };
+        let started = Instant::now();
+        match set_and_get(&key, &setting) {
+            Ok(words) => {
+                let mut known =
+                    ThrottleState { value: Some(setting.value.clone()), ..ThrottleState::default() };
+                if setting.get.is_some() {
+                    known.take_read(setting.value, jiff::Timestamp::now());
+                }
+                let seconds = started.elapsed().as_secs_f64();
+                self.history.end_throttle(&key, &known, id, ("done", words), seconds);
+                self.note_throttle(&key, known);
+            }
+            Err(reason) => self.note_throttle_failure(&key, &setting, id, reason),
+        }
+    }
+
+    /// The action that a try belongs to: the one that is failing, or a new one. `None`: it cannot be written down.
+    fn action_of(&mut self, key: &ThrottleKey, setting: &ThrottleSetting) -> Option<u64> {
+        let failing = self.known_throttle(key).failure.filter(|failure| failure.is_of(setting));
+        let failing = failing.map(|failure| failure.action_id).filter(|id| self.history.is_open(*id));
+        failing.or_else(|| {
+            let view = ActionView {
+                action: "set_throttle".into(),
+                target: key.target.clone(),
+                subject: key.name.clone(),
+                begin: setting.value.clone(),
+                reason: setting.reason.clone(),
+                ..ActionView::default()
+            };
+            self.history.begin(Begun { view, process: key.process, place: None, option: None }).ok()
+        })
+    }
+
+    fn note_throttle_failure(
+        &mut self,
+        key: &ThrottleKey,
+        setting: &ThrottleSetting,
+        id: u64,
+        reason: String,
+    ) {
+        let mut known = self.known_throttle(key);
+        let is_news = known.fail(id, setting, reason, jiff::Timestamp::now());
+        self.history.fail_throttle(key, &known, is_news);
+        self.note_throttle(key, known);
+    }
+
+    /// Ends the failures of all throttles but these: their target has gone, or the policy wants something else now.
+    fn give_up_all_but(&mut self, minded: &BTreeSet<(String, String)>) {
+        let failing =
+            self.throttles.iter().filter(|(name, known)| known.failure.is_some() && !minded.contains(*name));
+        let outdated: Vec<_> = failing.map(|(name, known)| (name.clone(), known.clone())).collect();
+        for ((target, name), mut known) in outdated {
+            let Some(failure) = known.failure.take() else { continue };
+            let process = self.history.process_of(failure.action_id);
+            if let Some(process) = process.filter(|_| self.history.is_open(failure.action_id)) {
+                let key = ThrottleKey { process, target: target.clone(), name: name.clone() };
+                let words = format!("{}; not wanted any more", failure.reason);
+                self.history.end_throttle(&key, &known, failure.action_id, ("failed", words), 0.0);
+            }
+            self.throttles.insert((target, name), known);
+        }
+    }
+}
+
+/// Runs the policy's command, then looks whether it has done what it should; gives what it printed, or why not.
+fn set_and_get(key: &ThrottleKey, setting: &ThrottleSetting) -> Result<String, String> {
+    let request = request(key, setting, &setting.command);
+    let mut exec = ExecActuator::new(None, request.time_limit, false);
+    let words = exec.set_throttle(&request).map_err(|error| error.to_string())?.command.in_words();
+    match get(key, setting) {
+        Ok(Some(value)) if value != setting.value => {
+            Err(format!("the value in force is {value} all the same; {words}"))
+        }
+        Ok(_) => Ok(words),
+        Err(error) => Err(format!("whether it is in force cannot be read: {error}; {words}")),
+    }
+}
+
+/// The value in force; `None` where the policy does not say how to read it.
+fn get(key: &ThrottleKey, setting: &ThrottleSetting) -> Result<Option<String>, ActuatorError> {
+    let Some(get) = &setting.get else { return Ok(None) };
+    let request = request(key, setting, get);
+    ExecActuator::new(None, request.time_limit, false).get_throttle(&request).map(Some)
+}
+
+fn request(key: &ThrottleKey, setting: &ThrottleSetting, command: &[String]) -> ThrottleRequest {
+    ThrottleRequest {
+        process: key.process,
+        name: key.name.clone(),
+        value: setting.value.clone(),
+        command: command.to_vec(),
+        time_limit: setting.timeout.duration(),
+    }
+}
