@@ -151,7 +151,7 @@ impl Observation {
     }
 }
 
-/// What one window saw, beside its observations.
+/// What one window saw of a target, all its databases together, beside its observations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// How long the probes were armed.
@@ -233,11 +233,11 @@ pub struct Evidence {
     pub target: String,
     /// Database directory, as the target names it.
     pub database: String,
-    /// The last window.
+    /// The last window, of the whole target: the same for each of its databases.
     pub window: Window,
-    /// The sentinel's interval the window is extrapolated to.
+    /// The sentinel's interval the window is extrapolated to, of the whole target.
     pub sentinel: SentinelInterval,
-    /// The window's painful operations.
+    /// The window's painful operations in this database.
     pub observations: Vec<Observation>,
     /// Live SST files of all column families.
     pub files: Vec<SstFile>,
@@ -249,7 +249,7 @@ pub struct Evidence {
     pub file_reads: Vec<FileReads>,
     /// Earlier actions, newest last.
     pub past_actions: Vec<PastAction>,
-    /// What tombstones and block reads cost this target's readers, as learnt over its windows; `None`: what this
+    /// What tombstones and block reads cost this database's readers, as learnt over its windows; `None`: what this
     /// window tells alone.
     #[serde(default)]
     pub costs: Option<EventCosts>,

@@ -170,22 +170,23 @@ pub(crate) fn events(operation: &Observation) -> Events {
     }
 }
 
-/// By how much a window's pain is multiplied.
+/// By how much a window's pain is multiplied: the same for all databases of a target, as nothing says of which
+/// database a record was that was lost, or what was counted while no window was open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
-    /// For painful operations without a record, at least 1.
+    /// For painful operations whose record was lost, at least 1.
     pub lost_records: f64,
     /// From the window to the sentinel's interval.
     pub sentinel: f64,
 }
 
 impl Scale {
-    /// `records` is the number of painful operations whose record is here.
-    pub fn of(window: &Window, sentinel: &SentinelInterval, records: usize) -> Scale {
-        let lost_records = match records {
-            0 => 1.0,
-            records => (window.operations_painful as f64 / records as f64).clamp(1.0, LOST_SCALE_MAX),
-        };
+    /// From the counts of the whole target. How many of its records one of its databases has says nothing about how
+    /// many were lost.
+    pub fn of(window: &Window, sentinel: &SentinelInterval) -> Scale {
+        let painful = window.operations_painful;
+        let recorded = painful.saturating_sub(window.records_lost).max(1);
+        let lost_records = (painful as f64 / recorded as f64).clamp(1.0, LOST_SCALE_MAX);
         let rate = |count: u64, duration_ns: u64| count as f64 / duration_ns as f64;
         let ratio = |in_sentinel: u64, in_window: u64| {
             let known = in_window > 0 && sentinel.duration_ns > 0 && window.duration_ns > 0;
@@ -319,13 +320,16 @@ pub(crate) mod tests {
         };
         let counters = Counters { tombstones_skipped: 600, ..Counters::default() };
         let sentinel = SentinelInterval { duration_ns: 2_000, counters };
-        let scale = Scale::of(&window, &sentinel, 10);
+        let scale = Scale::of(&window, &sentinel);
         assert_eq!(scale.lost_records, 2.0);
         assert!((scale.sentinel - 3.0).abs() < 1e-9);
-        let nothing = Scale::of(&Window::default(), &SentinelInterval::default(), 0);
+        let nothing = Scale::of(&Window::default(), &SentinelInterval::default());
         assert_eq!(nothing.factor(), 1.0);
+        let all_lost = Window { operations_painful: 5_000, records_lost: 5_000, ..window };
+        assert_eq!(Scale::of(&all_lost, &sentinel).lost_records, LOST_SCALE_MAX);
         let silent = SentinelInterval { duration_ns: 2_000, counters: Counters::default() };
-        assert_eq!(Scale::of(&window, &silent, 20).factor(), SENTINEL_SCALE.0);
+        let none_lost = Window { records_lost: 0, ..window };
+        assert_eq!(Scale::of(&none_lost, &silent).factor(), SENTINEL_SCALE.0);
     }
 
     /// The governor cuts windows short: what was seen in a tenth of the time has ten times the weight.
@@ -338,7 +342,7 @@ pub(crate) mod tests {
             let window =
                 Window { duration_ns, operations_painful: operations, attributed, ..Window::default() };
             let lost_ns = EventCosts::default().loss(&operation((1_000, 0, 1_000_000), (0, 0, 0))).lost_ns;
-            let factor = Scale::of(&window, &sentinel, operations as usize).factor();
+            let factor = Scale::of(&window, &sentinel).factor();
             lost_ns as f64 * operations as f64 * factor / duration_ns as f64
         };
         let expected = 100.0 * 200_000.0 / 1e9;
@@ -356,7 +360,7 @@ pub(crate) mod tests {
             scan: (u64, u64, u64),
             fetches: (u64, u64),
             operations_painful: u64,
-            records in 0usize..9,
+            records_lost: u64,
         ) {
             let mut operation = operation(seek, scan);
             operation.block_fetches = BlockFetches { count: fetches.0, bytes: 0, latency_ns: fetches.1 };
@@ -369,9 +373,10 @@ pub(crate) mod tests {
                 prop_assert!(loss.lost_ns <= seek.2.min(OPERATION_NS_MAX) + scan.2.min(OPERATION_NS_MAX) + 2);
             }
             let attributed = observations[0].seek;
-            let window = Window { duration_ns: seek.0, operations_painful, attributed, ..Window::default() };
+            let duration_ns = seek.0;
+            let window = Window { duration_ns, operations_painful, records_lost, attributed, ..Window::default() };
             let sentinel = SentinelInterval { duration_ns: scan.0, counters: observations[0].scan };
-            prop_assert!(Scale::of(&window, &sentinel, records).factor().is_finite());
+            prop_assert!(Scale::of(&window, &sentinel).factor().is_finite());
         }
     }
 }

@@ -116,7 +116,7 @@ pub fn assess(
         evidence,
         policy,
         costs,
-        scale: Scale::of(&evidence.window, &evidence.sentinel, observations.len()),
+        factor: Scale::of(&evidence.window, &evidence.sentinel).factor() * left_out(evidence),
     };
     let by_name = by_column_family(evidence, observations);
     let parts: BTreeMap<&str, Vec<SstFile>> = by_name
@@ -145,6 +145,11 @@ pub fn assess(
 /// The observations that are looked at.
 pub(crate) fn observations_of(evidence: &Evidence) -> &[Observation] {
     evidence.observations.get(..OBSERVATIONS_MAX).unwrap_or(&evidence.observations)
+}
+
+/// Observations for each one that is looked at, at least 1.
+fn left_out(evidence: &Evidence) -> f64 {
+    evidence.observations.len() as f64 / observations_of(evidence).len().max(1) as f64
 }
 
 /// Greatest relief per byte first, then greatest pain; equal ones by name and keys, so that the order is
@@ -183,7 +188,8 @@ struct Assessor<'a> {
     evidence: &'a Evidence,
     policy: &'a Policy,
     costs: EventCosts,
-    scale: Scale,
+    /// What counts and times of the window are multiplied by.
+    factor: f64,
 }
 
 /// All column families with their shares, ranges numbered through.
@@ -270,7 +276,7 @@ impl Assessor<'_> {
         }
         let (column_family, range, levels) = picture.find(row.range)?;
         let seconds = self.evidence.window.duration_ns as f64 / 1e9;
-        let per_second = |count: f64| count / seconds * self.scale.factor();
+        let per_second = |count: f64| count / seconds * self.factor;
         let per_operation = |count: u64| count as f64 / row.operations.max(1) as f64;
         let blocks = row.block_reads.saturating_add(row.block_cache_hits);
         let cost_bytes = levels.map_or(0, |levels| {

@@ -11,7 +11,7 @@ use sexton_tuner::options::{ColumnFamilyOptions, CompactionStyle};
 use sexton_tuner::policy::{Mode, RemedyKind};
 use sexton_tuner::{
     Action, Budget, CompactRange, Evidence, Flush, Key, KeyRange, KnownThrottles, Plan, PlanInput,
-    PlanTarget, Policy, SetOptions, TargetPolicy, plan,
+    PlanTarget, Policy, SetOptions, TargetPolicy, assess, plan,
 };
 
 const POLICY: &str = "
@@ -199,6 +199,33 @@ fn planned(policy: &Policy, evidence: &[Evidence], available_bytes: u64, now_s: 
     first
 }
 
+/// Databases of one process: they share its window, which has the sums over all of them. In each so many records were
+/// lost for one that was not, and so many times its counts were counted in the sentinel's interval.
+fn in_one_process(databases: &[Evidence], lost: u64, pace: u64) -> Vec<Evidence> {
+    let mut window = Window { duration_ns: 1_000_000_000, ..Window::default() };
+    for database in databases {
+        let recorded = database.observations.len() as u64;
+        window.operations_painful += recorded * (1 + lost);
+        window.records_lost += recorded * lost;
+        for operation in &database.observations {
+            let tombstones_skipped = 1 + operation.total().tombstones_skipped % 100_000;
+            let counted = Counters { tombstones_skipped, ..Counters::default() };
+            window.attributed = window.attributed.plus(counted);
+        }
+    }
+    let tombstones_skipped = window.attributed.tombstones_skipped * pace;
+    let counters = Counters { tombstones_skipped, ..Counters::default() };
+    let sentinel = SentinelInterval { duration_ns: window.duration_ns, counters };
+    let named = databases.iter().zip(0..);
+    let of_process = |(database, number): (&Evidence, usize)| Evidence {
+        database: format!("/{number}"),
+        window,
+        sentinel,
+        ..database.clone()
+    };
+    named.map(of_process).collect()
+}
+
 fn check_overlaps(actions: &[Action]) {
     let compactions: Vec<_> = actions
         .iter()
@@ -258,6 +285,30 @@ proptest! {
         prop_assert!(plan.cost_bytes <= available_bytes);
         check_overlaps(&plan.actions);
         check_numbers(&plan);
+    }
+
+    #[test]
+    fn a_database_more_changes_no_other_databases_assessment(
+        mut databases in proptest::collection::vec(evidence(), 1..6),
+        idle in proptest::collection::vec(any::<bool>(), 6),
+        lost in 0u64..4,
+        // Powers of two, so that what is compared is not rounded.
+        pace in prop_oneof![Just(1u64), Just(2), Just(4), Just(8)],
+    ) {
+        for (database, _) in databases.iter_mut().zip(&idle).skip(1).filter(|(_, idle)| **idle) {
+            database.observations.clear();
+        }
+        let policy = Policy::parse(POLICY).unwrap();
+        let target = policy.targets.first().unwrap();
+        let assessed = |database: &Evidence| assess(database, target, &policy).unwrap();
+        let mut before: Vec<_> = Vec::new();
+        for count in 1..=databases.len() {
+            let now: Vec<_> = in_one_process(&databases[..count], lost, pace).iter().map(assessed).collect();
+            for (now, before) in now.iter().zip(&before) {
+                prop_assert_eq!(now, before);
+            }
+            before = now;
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::sst;
 use crate::target::facts::{DatabaseDirectory, Gap};
 use sexton_tuner::evidence::{Evidence, FileReads, Observation, SstFile};
 use sexton_tuner::policy::{ActuatorKind, Mode};
+use sexton_tuner::relief::CostFit;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tracing::debug;
@@ -16,8 +17,7 @@ pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<
     watched.identities.begin_window();
     watched.note_latencies(&result.latencies);
     let mut observations = by_database(watched, result.operations);
-    watched.costs.learn(observations.values().flatten());
-    let costs = watched.costs.costs();
+    learn_costs(watched, &observations);
     let mut file_reads = file_reads(watched, result.files);
     connect_hook(watched, hook_library);
     watched.files_gap = None;
@@ -38,9 +38,20 @@ pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<
             file_reads: file_reads.remove(&database.path).unwrap_or_default(),
             // From the history, before each plan.
             past_actions: Vec::new(),
-            costs: Some(costs),
+            costs: watched.database_costs.get(&database.path).map(CostFit::costs),
         })
         .collect();
+}
+
+/// Learns what tombstones and block reads cost. Readers of one database have a block cache, files and keys of their
+/// own, so each database has its own prices.
+fn learn_costs(watched: &mut Watched, observations: &BTreeMap<PathBuf, Vec<Observation>>) {
+    watched.costs.learn(observations.values().flatten());
+    let databases = &watched.target.databases;
+    watched.database_costs.retain(|path, _| databases.iter().any(|database| database.path == *path));
+    for (path, observations) in observations {
+        watched.database_costs.entry(path.clone()).or_default().learn(observations);
+    }
 }
 
 /// Observations by database directory. Where only one database is open, an iterator whose creation was not

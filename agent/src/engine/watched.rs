@@ -70,8 +70,10 @@ pub struct Watched {
     /// What operations waited for in the windows so far, the last ones counting most: what a slice's latencies are
     /// compared with.
     pub latencies: Latencies,
-    /// What tombstones and block reads cost its readers, as learnt so far.
+    /// What tombstones and block reads cost its readers, as learnt so far, over all its databases: for showing.
     pub costs: CostFit,
+    /// The same of each database by itself: what others lose changes nothing of what it is charged.
+    pub database_costs: BTreeMap<PathBuf, CostFit>,
     /// Ranges whose tombstones a snapshot keeps.
     pub pins: Vec<Pin>,
     /// Why there is no hook, where one is wanted.
@@ -146,6 +148,7 @@ impl Watched {
             guards: GuardLedger::default(),
             latencies: Latencies::default(),
             costs: CostFit::default(),
+            database_costs: BTreeMap::new(),
             pins: Vec::new(),
             hook_gap: None,
             files_gap: None,

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! target om /om.db                                     begins one database's evidence
-//! window 2s painful=220 tombstones=9k reads=7          longer than what was recorded: lost records
+//! window 2s painful=220 tombstones=9k reads=7          more than what was recorded: lost records
+//! window 2s painful=220 lost=0                          of all databases of the target: so many were lost
 //! sentinel 1s tombstones=900k reads=7                  without it: the same rate as the window
 //! cf keyTable                                          the lines that follow are about it; ? is unknown
 //! L6 [/v/b/000 .. /v/b/999] 64MiB entries=110k deletions=50k
@@ -25,14 +26,13 @@ use sexton_tuner::{Evidence, Key, KeyRange};
 pub fn parse_picture(text: &str) -> Result<Vec<Evidence>, String> {
     let mut all: Vec<Evidence> = Vec::new();
     let mut column_family = None;
-    let mut sentinel_given = false;
+    let mut given = Given::default();
     for line in text.lines().map(str::trim) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (first, rest) = words.split_first().ok_or("an empty line")?;
         if *first == "target" {
             let [name, database] = rest else { return Err(format!("{line}: target NAME DIRECTORY")) };
-            finish(all.last_mut(), sentinel_given);
-            sentinel_given = false;
+            finish(all.last_mut(), &std::mem::take(&mut given));
             all.push(Evidence {
                 target: (*name).into(),
                 database: (*database).into(),
@@ -48,9 +48,10 @@ pub fn parse_picture(text: &str) -> Result<Vec<Evidence>, String> {
                 evidence.window.duration_ns = fields.time(0)?;
                 evidence.window.operations_painful = fields.number("painful")?.unwrap_or(0);
                 evidence.window.attributed = fields.counters()?;
+                given.records_lost = fields.number("lost")?;
             }
             "sentinel" => {
-                sentinel_given = true;
+                given.sentinel = true;
                 evidence.sentinel =
                     SentinelInterval { duration_ns: fields.time(0)?, counters: fields.counters()? };
             }
@@ -81,21 +82,29 @@ pub fn parse_picture(text: &str) -> Result<Vec<Evidence>, String> {
             _ => return Err(format!("cannot read the line {line}")),
         }
     }
-    finish(all.last_mut(), sentinel_given);
+    finish(all.last_mut(), &given);
     Ok(all)
 }
 
+/// What a picture says of a window, where it says it.
+#[derive(Default)]
+struct Given {
+    sentinel: bool,
+    records_lost: Option<u64>,
+}
+
 /// What the picture leaves out: totals of the window, and a sentinel that saw the same.
-fn finish(evidence: Option<&mut Evidence>, sentinel_given: bool) {
+fn finish(evidence: Option<&mut Evidence>, given: &Given) {
     let Some(evidence) = evidence else { return };
     let window = &mut evidence.window;
     window.operations_painful = window.operations_painful.max(evidence.observations.len() as u64);
-    window.records_lost = window.operations_painful - evidence.observations.len() as u64;
+    let unrecorded = window.operations_painful - evidence.observations.len() as u64;
+    window.records_lost = given.records_lost.unwrap_or(unrecorded);
     if window.attributed == Counters::default() {
         let totals = evidence.observations.iter().map(Observation::total);
         window.attributed = totals.fold(Counters::default(), Counters::plus);
     }
-    if !sentinel_given {
+    if !given.sentinel {
         evidence.sentinel = SentinelInterval { duration_ns: window.duration_ns, counters: window.attributed };
     }
 }
