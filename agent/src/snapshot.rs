@@ -264,6 +264,15 @@ pub struct RangeView {
     pub pain_seconds_per_second: f64,
     /// Tombstones skipped per operation that met the range.
     pub tombstones_per_seek: f64,
+    /// Those of them that are in memtables, by what RocksDB says of its memtables.
+    #[serde(default)]
+    pub memtable_tombstones_per_seek: f64,
+    /// Those of them that are neither in SST files nor, as far as is known, in memtables.
+    #[serde(default)]
+    pub unexplained_tombstones_per_seek: f64,
+    /// Whether tombstones are an estimate.
+    #[serde(default)]
+    pub is_estimated: bool,
     /// Block-cache misses per operation that met the range.
     pub misses_per_seek: f64,
     /// Reader time spent on fetching blocks, seconds per such miss.
@@ -274,8 +283,8 @@ pub struct RangeView {
     pub block_read_seconds_per_second: f64,
     /// Deletions per entry in its SST files, 0 to 1.
     pub density: f64,
-    /// Bytes that compacting it would rewrite, over all levels.
-    pub cost_bytes: u64,
+    /// Bytes that compacting it would rewrite, over all levels; `None` where its SST files cannot be seen.
+    pub cost_bytes: Option<u64>,
     /// Pain relieved per byte rewritten, the rank.
     pub relief_per_byte: f64,
     /// Why it stands where it stands, in words.
@@ -372,6 +381,12 @@ pub struct ActionView {
     pub deletions_before: u64,
     /// After.
     pub deletions_after: u64,
+    /// Deletions in the column family's memtables before; `None` where RocksDB could not be asked.
+    #[serde(default)]
+    pub memtable_deletions_before: Option<u64>,
+    /// After.
+    #[serde(default)]
+    pub memtable_deletions_after: Option<u64>,
     /// Pain before and, once verified, after.
     pub pain_before: f64,
     /// After; `None` until verified.
@@ -382,8 +397,8 @@ pub struct ActionView {
     /// By how much the pain fell; `None` until verified.
     #[serde(default)]
     pub relief_delivered: Option<f64>,
-    /// Why it did not help (`pinned_by_snapshot`, `only_moved`, `written_again`, `memtable`, `unknown`), or the guard
-    /// that it was given up for.
+    /// Why it did not help (`pinned_by_snapshot`, `only_moved`, `written_again`, `memtable`, `nothing_to_drop`,
+    /// `unknown`), or the guard that it was given up for.
     #[serde(default)]
     pub cause: Option<String>,
     /// How often guards paused it.

@@ -159,6 +159,10 @@ fn tombstones_in_a_memtable_are_flushed_and_then_compacted() -> Result<()> {
     ensure!(text(&flush, "/subject") == COLUMN_FAMILY, "another column family: {flush}");
     let (promised, delivered) = (number(&flush, "/relief_promised")?, number(&flush, "/relief_delivered")?);
     ensure!(promised > 0.0 && delivered >= 0.0, "promised {promised}, delivered {delivered}: {flush}");
+    // By RocksDB's own count, and not because no file has them.
+    let in_memtables = number(&flush, "/memtable_deletions_before")?;
+    ensure!(in_memtables >= TOMBSTONES as f64, "{in_memtables} deletions in memtables: {flush}");
+    ensure!(number(&flush, "/memtable_deletions_after")? < in_memtables, "none has been flushed: {flush}");
     let (_, flushed_ms) = queue.lists()?;
     // What lies in files now can be compacted away.
     std::fs::write(directory.path().join("policy.yaml"), policy(queue.pid(), "act", "[compact]"))?;

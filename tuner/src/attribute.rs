@@ -2,11 +2,12 @@
 //!
 //! A record says where an operation began and how many tombstones it skipped, not where they lie. The
 //! SST files say how many deletions lie behind the key: walking from there in the scan's direction uses
-//! them up. What is left over is in no file: it is in a memtable, near where the operation began.
+//! them up. What is left over is in no file that was seen. It is in a memtable as far as RocksDB counts deletions
+//! there, near where the operation came to an end; the rest is unexplained, shown, and nothing is promised for it.
 
 use crate::candidate::{CandidateInput, candidates, overlapping, shares};
 use crate::cost::Levels;
-use crate::evidence::{Observation, SeekKind, SstFile};
+use crate::evidence::{MemtableDeletions, Observation, SeekKind, SstFile};
 use crate::frames::{FileShare, ObservationShare};
 use crate::key::Key;
 use crate::options::ColumnFamilyOptions;
@@ -26,6 +27,8 @@ pub(crate) struct ColumnFamily<'a> {
     pub(crate) ranges: Vec<KeyRange>,
     shares: Vec<Share>,
     files_in_range: Vec<Vec<&'a SstFile>>,
+    /// Deletions in its memtables: no operation can have met more of them there. 0 where RocksDB could not be asked.
+    memtable_deletions: u64,
     /// Number of the first range among all column families' ranges.
     first_range: u32,
 }
@@ -36,6 +39,7 @@ impl<'a> ColumnFamily<'a> {
         parts: &[&'a SstFile],
         input: &CandidateInput<'_>,
         options: &ColumnFamilyOptions,
+        memtables: Option<MemtableDeletions>,
         first_range: u32,
     ) -> ColumnFamily<'a> {
         let ranges = candidates(input);
@@ -48,7 +52,9 @@ impl<'a> ColumnFamily<'a> {
                 }
             }
         }
-        ColumnFamily { levels: Levels::of(files, options), ranges, shares, files_in_range, first_range }
+        let memtable_deletions = memtables.map_or(0, MemtableDeletions::total);
+        let levels = Levels::of(files, options);
+        ColumnFamily { levels, ranges, shares, files_in_range, memtable_deletions, first_range }
     }
 
     /// The range with this number among all column families' ranges.
@@ -74,30 +80,36 @@ impl<'a> ColumnFamily<'a> {
         // Tombstones that no file knows were written last: they lie at the edge of what is deleted, where
         // the operation came to an end. Where that is not known, near its start.
         let fresh = end.unwrap_or(start);
-        if left_over > 0 || parts.is_empty() {
-            match parts.iter_mut().find(|part| part.0 == fresh) {
-                Some(part) => part.1 += left_over,
-                None => parts.push((fresh, left_over)),
-            }
+        let in_memtables = left_over.min(self.memtable_deletions);
+        if (left_over > 0 || parts.is_empty()) && !parts.iter().any(|part| part.0 == fresh) {
+            parts.push((fresh, 0));
         }
         let mut taken = 0;
         let mut rows = Vec::with_capacity(parts.len());
-        for (index, part) in parts {
+        for (index, in_files) in parts {
+            let (memtable_tombstones, unexplained_tombstones) =
+                if index == fresh { (in_memtables, left_over - in_memtables) } else { (0, 0) };
+            let explained = taken + in_files + memtable_tombstones;
+            let end = explained + unexplained_tombstones;
             // Differences of running sums: the parts add up exactly.
-            let slice =
-                |total: u64| portion(total, taken + part, tombstones) - portion(total, taken, tombstones);
-            let whole = |total: u64| if tombstones == 0 { total } else { slice(total) };
+            let slice = |total: u64, from: u64, to: u64| match tombstones {
+                0 => total,
+                all => portion(total, to, all) - portion(total, from, all),
+            };
             rows.push(ObservationShare {
                 range: self.first_range.saturating_add(u32::try_from(index).unwrap_or(u32::MAX)),
-                tombstones: part,
-                memtable_tombstones: if index == fresh { left_over } else { 0 },
-                block_reads: whole(block_reads),
-                block_cache_hits: whole(block_cache_hits),
-                lost_ns: whole(loss.lost_ns),
-                relief_ns: whole(loss.relief_ns),
-                block_read_ns: whole(loss.block_read_ns),
+                tombstones: end - taken,
+                memtable_tombstones,
+                unexplained_tombstones,
+                estimated: u64::from(operation.estimated),
+                block_reads: slice(block_reads, taken, end),
+                block_cache_hits: slice(block_cache_hits, taken, end),
+                lost_ns: slice(loss.lost_ns, taken, end),
+                relief_ns: slice(loss.relief_ns, taken, explained),
+                unexplained_ns: if tombstones == 0 { 0 } else { slice(loss.relief_ns, explained, end) },
+                block_read_ns: slice(loss.block_read_ns, taken, end),
             });
-            taken += part;
+            taken = end;
         }
         rows
     }
@@ -248,6 +260,7 @@ mod tests {
             files in proptest::collection::vec(file(), 0..12),
             operation in operation(),
             range_bytes_max in 1u64..1 << 31,
+            memtables in proptest::option::of(0u64..200_000),
         ) {
             let files: Vec<&SstFile> = files.iter().collect();
             let parts = concentrate(&files, &Walks::of([&operation]));
@@ -261,7 +274,9 @@ mod tests {
                 range_bytes_max,
                 density: 0.1,
             };
-            let family = ColumnFamily::new(&files, &parts, &input, &ColumnFamilyOptions::default(), 7);
+            let deletions = memtables.map(|active| MemtableDeletions { active, immutable: active / 3 });
+            let options = ColumnFamilyOptions::default();
+            let family = ColumnFamily::new(&files, &parts, &input, &options, deletions, 7);
             let loss = EventCosts::default().loss(&operation);
             let shares = family.observation_shares(&operation, loss);
             let sum = |value: fn(&ObservationShare) -> u64| shares.iter().map(value).sum::<u64>();
@@ -269,14 +284,22 @@ mod tests {
             prop_assert_eq!(sum(|share| share.tombstones), total.tombstones_skipped);
             prop_assert_eq!(sum(|share| share.block_reads), total.block_reads);
             prop_assert_eq!(sum(|share| share.lost_ns), loss.lost_ns);
-            prop_assert_eq!(sum(|share| share.relief_ns), loss.relief_ns);
+            prop_assert_eq!(sum(|share| share.relief_ns + share.unexplained_ns), loss.relief_ns);
             prop_assert_eq!(sum(|share| share.block_read_ns), loss.block_read_ns);
             prop_assert_eq!(sum(|share| share.block_cache_hits), total.block_cache_hits);
             for share in &shares {
-                prop_assert!(share.memtable_tombstones <= share.tombstones);
-                prop_assert!(share.relief_ns <= share.lost_ns + 1);
+                prop_assert!(share.memtable_tombstones + share.unexplained_tombstones <= share.tombstones);
+                prop_assert!(share.relief_ns + share.unexplained_ns <= share.lost_ns + 1);
                 prop_assert!(family.range(share.range).is_some());
             }
+            // What RocksDB does not have in memtables is not looked for there.
+            let known = deletions.map_or(0, MemtableDeletions::total);
+            prop_assert!(sum(|share| share.memtable_tombstones) <= known);
+            let in_files: u64 = files.iter().map(|file| file.deletions).sum();
+            // A file's share of each range is rounded up.
+            let rounded = (files.len() * family.ranges.len()) as u64;
+            let left_over = total.tombstones_skipped.saturating_sub(in_files + known + rounded);
+            prop_assert!(sum(|share| share.unexplained_tombstones) >= left_over);
         }
     }
 }

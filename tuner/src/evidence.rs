@@ -204,6 +204,23 @@ pub struct SstFile {
     pub largest: Key,
 }
 
+/// Deletions in the memtables of a column family, by RocksDB's own count: what readers step over there is at most
+/// this many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemtableDeletions {
+    /// `rocksdb.num-deletes-active-mem-table`.
+    pub active: u64,
+    /// `rocksdb.num-deletes-imm-mem-tables`: of those that wait to be flushed.
+    pub immutable: u64,
+}
+
+impl MemtableDeletions {
+    /// In all memtables.
+    pub fn total(self) -> u64 {
+        self.active.saturating_add(self.immutable)
+    }
+}
+
 /// An earlier action on this database, for cooldowns and back-off.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PastAction {
@@ -241,6 +258,14 @@ pub struct Evidence {
     pub observations: Vec<Observation>,
     /// Live SST files of all column families.
     pub files: Vec<SstFile>,
+    /// Why its SST files cannot be seen; `None` where they were read. Without them it is known what readers lose, and
+    /// not what could be done about it nor at what cost.
+    #[serde(default)]
+    pub files_unseen: Option<String>,
+    /// Deletions in memtables by column family, read when the window was over; those that RocksDB could not be asked
+    /// of are missing.
+    #[serde(default)]
+    pub memtables: BTreeMap<String, MemtableDeletions>,
     /// Options of its column families, by name; those that are missing have RocksDB's defaults.
     #[serde(default)]
     pub column_families: BTreeMap<String, ColumnFamilyOptions>,

@@ -12,14 +12,20 @@ pub struct ObservationShare {
     pub tombstones: u64,
     /// Those of them that are in no SST file: in a memtable.
     pub memtable_tombstones: u64,
+    /// Those of them that are neither in an SST file nor, as far as is known, in a memtable.
+    pub unexplained_tombstones: u64,
+    /// 1 where the tombstones are an estimate.
+    pub estimated: u64,
     /// Block-cache misses there.
     pub block_reads: u64,
     /// Blocks found in the cache there.
     pub block_cache_hits: u64,
     /// Time lost there.
     pub lost_ns: u64,
-    /// The tombstones' part of it: what compaction would relieve.
+    /// The part of it that goes with tombstones whose place is known: what compaction would relieve.
     pub relief_ns: u64,
+    /// The part that goes with the unexplained ones.
+    pub unexplained_ns: u64,
     /// The block misses' part of it.
     pub block_read_ns: u64,
 }
@@ -45,6 +51,10 @@ pub struct RangeRow {
     /// Sum over the operations.
     pub memtable_tombstones: u64,
     /// Sum over the operations.
+    pub unexplained_tombstones: u64,
+    /// Operations whose tombstones are an estimate.
+    pub estimated: u64,
+    /// Sum over the operations.
     pub block_reads: u64,
     /// Sum over the operations.
     pub block_cache_hits: u64,
@@ -52,6 +62,8 @@ pub struct RangeRow {
     pub lost_ns: u64,
     /// Sum over the operations.
     pub relief_ns: u64,
+    /// Sum over the operations.
+    pub unexplained_ns: u64,
     /// Sum over the operations.
     pub block_read_ns: u64,
     /// Sum over the files.
@@ -63,14 +75,17 @@ pub struct RangeRow {
 const FILE_SHARE_MAX: u64 = 1 << 44;
 
 const RANGE: &str = "range";
-const OPERATION_COLUMNS: [&str; 8] = [
+const OPERATION_COLUMNS: [&str; 11] = [
     "operations",
     "tombstones",
     "memtable_tombstones",
+    "unexplained_tombstones",
+    "estimated",
     "block_reads",
     "block_cache_hits",
     "lost_ns",
     "relief_ns",
+    "unexplained_ns",
     "block_read_ns",
 ];
 const FILE_COLUMNS: [&str; 3] = ["size_bytes", "entries", "deletions"];
@@ -97,10 +112,13 @@ fn observation_frame(shares: &[ObservationShare]) -> PolarsResult<DataFrame> {
         column("operations", |_| 1),
         column("tombstones", |share| share.tombstones),
         column("memtable_tombstones", |share| share.memtable_tombstones),
+        column("unexplained_tombstones", |share| share.unexplained_tombstones),
+        column("estimated", |share| share.estimated),
         column("block_reads", |share| share.block_reads),
         column("block_cache_hits", |share| share.block_cache_hits),
         column("lost_ns", |share| share.lost_ns),
         column("relief_ns", |share| share.relief_ns),
+        column("unexplained_ns", |share| share.unexplained_ns),
         column("block_read_ns", |share| share.block_read_ns),
     ];
     DataFrame::new(shares.len(), columns)
@@ -140,7 +158,8 @@ fn rows(frame: &DataFrame) -> PolarsResult<Vec<RangeRow>> {
     let sums = |name: &str| frame.column(name)?.u64();
     let (operations, tombstones) = (sums("operations")?, sums("tombstones")?);
     let (memtable, block_reads) = (sums("memtable_tombstones")?, sums("block_reads")?);
-    let block_cache_hits = sums("block_cache_hits")?;
+    let (unexplained, unexplained_ns) = (sums("unexplained_tombstones")?, sums("unexplained_ns")?);
+    let (estimated, block_cache_hits) = (sums("estimated")?, sums("block_cache_hits")?);
     let (lost_ns, relief_ns, block_read_ns) = (sums("lost_ns")?, sums("relief_ns")?, sums("block_read_ns")?);
     let (size_bytes, entries, deletions) = (sums("size_bytes")?, sums("entries")?, sums("deletions")?);
     // A range without files has no row on the right side of the join: its columns are null.
@@ -150,10 +169,13 @@ fn rows(frame: &DataFrame) -> PolarsResult<Vec<RangeRow>> {
         operations: at(operations, index),
         tombstones: at(tombstones, index),
         memtable_tombstones: at(memtable, index),
+        unexplained_tombstones: at(unexplained, index),
+        estimated: at(estimated, index),
         block_reads: at(block_reads, index),
         block_cache_hits: at(block_cache_hits, index),
         lost_ns: at(lost_ns, index),
         relief_ns: at(relief_ns, index),
+        unexplained_ns: at(unexplained_ns, index),
         block_read_ns: at(block_read_ns, index),
         share: Share {
             size_bytes: at(size_bytes, index),
@@ -177,10 +199,13 @@ mod tests {
                 range,
                 tombstones,
                 memtable_tombstones: tombstones / 2,
+                unexplained_tombstones: tombstones / 3,
+                estimated: tombstones % 2,
                 block_reads,
                 block_cache_hits: block_reads * 9,
                 lost_ns,
                 relief_ns: lost_ns / 3,
+                unexplained_ns: lost_ns / 5,
                 block_read_ns: lost_ns / 2,
             },
         )
@@ -206,10 +231,13 @@ mod tests {
                 row.operations += 1;
                 row.tombstones += share.tombstones;
                 row.memtable_tombstones += share.memtable_tombstones;
+                row.unexplained_tombstones += share.unexplained_tombstones;
+                row.estimated += share.estimated;
                 row.block_reads += share.block_reads;
                 row.block_cache_hits += share.block_cache_hits;
                 row.lost_ns += share.lost_ns;
                 row.relief_ns += share.relief_ns;
+                row.unexplained_ns += share.unexplained_ns;
                 row.block_read_ns += share.block_read_ns;
             }
             for part in &files {

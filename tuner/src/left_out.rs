@@ -29,6 +29,7 @@ pub(crate) struct Left {
 impl LeftOut {
     pub(crate) fn add(&mut self, wanted: Wanted, rule: Rule, reason: String) {
         let cost_bytes = wanted.cost_bytes;
+        let reason = words::with_estimate(reason, wanted.is_estimated);
         let place = (wanted.target, wanted.database, wanted.column_family, wanted.of, rule);
         let group = self.0.entry(place).or_insert_with(|| Group {
             slices: 0,

@@ -193,6 +193,8 @@ impl SetThrottle {
 pub enum Rule {
     /// The policy says to look only.
     ModeObserve,
+    /// The SST files cannot be seen: what compacting costs and relieves is not known.
+    FilesNotSeen,
     /// No probe could tell the column family.
     UnknownColumnFamily,
     /// The policy does not list the column family.
@@ -201,6 +203,8 @@ pub enum Rule {
     BelowThreshold,
     /// Readers wait for block reads, which compaction does not spare them.
     NoRelief,
+    /// Most tombstones that readers skip are neither in SST files nor, as far as is known, in memtables.
+    Unexplained,
     /// Too few deletions per entry in the files.
     LowDensity,
     /// FIFO compaction: a compaction by range rewrites nothing.
@@ -230,10 +234,12 @@ impl Rule {
     pub fn name(self) -> &'static str {
         match self {
             Rule::ModeObserve => "mode_observe",
+            Rule::FilesNotSeen => "files_not_seen",
             Rule::UnknownColumnFamily => "unknown_column_family",
             Rule::ExcludedColumnFamily => "excluded_column_family",
             Rule::BelowThreshold => "below_threshold",
             Rule::NoRelief => "no_relief",
+            Rule::Unexplained => "unexplained",
             Rule::LowDensity => "low_density",
             Rule::FifoCompaction => "fifo_compaction",
             Rule::NoRemedy => "no_remedy",

@@ -83,7 +83,8 @@ type Place = (String, String, String);
 pub(crate) struct Planner<'a> {
     input: &'a PlanInput<'a>,
     queue: Queue,
-    flushes: BTreeMap<Place, Flush>,
+    /// With whether the tombstones that they are for are an estimate.
+    flushes: BTreeMap<Place, (Flush, bool)>,
     options: BTreeMap<Place, SetOptions>,
     /// With the pain (or, from the queue, the relief) that they are sorted by.
     refusals: Vec<(f64, Refusal)>,
@@ -144,6 +145,7 @@ impl<'a> Planner<'a> {
     ) {
         let outcome = self.remedy(target, families, range);
         if let Err((rule, reason)) = outcome {
+            let reason = words::with_estimate(reason, range.is_estimated);
             let refusal = Refusal {
                 target: range.target.clone(),
                 database: range.database.clone(),
@@ -164,8 +166,8 @@ impl<'a> Planner<'a> {
         families: &mut Families<'_>,
         range: &RangeAssessment,
     ) -> Result<(), (Rule, String)> {
-        let column_family = self.objection(target, range)?;
         let evidence = families.evidence;
+        let column_family = self.objection(target, evidence, range)?;
         let Some(family) = families.get(&column_family) else {
             let reason = "its files and its readers were not seen together".to_owned();
             return Err((Rule::UnknownColumnFamily, reason));
@@ -268,6 +270,7 @@ impl<'a> Planner<'a> {
                 largest_job_bytes: slice.largest_job_bytes,
                 deletions: slice.deletions,
                 reason: slice_reason(range, &slice, number, count),
+                is_estimated: range.is_estimated,
                 queued_at: self.input.now,
                 range: slice.range,
             };
@@ -305,15 +308,19 @@ impl<'a> Planner<'a> {
         relief: f64,
     ) {
         let place = (range.target.clone(), range.database.clone(), column_family.clone());
-        let flush = self.flushes.entry(place).or_insert_with(|| Flush {
-            target: range.target.clone(),
-            database: range.database.clone(),
-            column_family,
-            ranges: Vec::new(),
-            cost_bytes: options.write_buffer_size,
-            relief_seconds_per_second: 0.0,
-            reason: range.reason.clone(),
+        let (flush, is_estimated) = self.flushes.entry(place).or_insert_with(|| {
+            let flush = Flush {
+                target: range.target.clone(),
+                database: range.database.clone(),
+                column_family,
+                ranges: Vec::new(),
+                cost_bytes: options.write_buffer_size,
+                relief_seconds_per_second: 0.0,
+                reason: range.reason.clone(),
+            };
+            (flush, false)
         });
+        *is_estimated |= range.is_estimated;
         flush.ranges.push(range.range.clone());
         flush.relief_seconds_per_second += relief;
     }
@@ -352,9 +359,21 @@ impl<'a> Planner<'a> {
     }
 
     /// The column family to act in, or the first rule that forbids it.
-    fn objection(&self, target: &PlanTarget<'_>, range: &RangeAssessment) -> Result<String, (Rule, String)> {
+    fn objection(
+        &self,
+        target: &PlanTarget<'_>,
+        evidence: &Evidence,
+        range: &RangeAssessment,
+    ) -> Result<String, (Rule, String)> {
         if self.input.policy.mode_of(target.policy) == Mode::Observe {
             return Err((Rule::ModeObserve, "the policy's mode for this target is observe".to_owned()));
+        }
+        if let Some(why) = &evidence.files_unseen {
+            let pain = words::pain(range.pain_seconds_per_second);
+            let reason = format!(
+                "readers lose {pain}, and what compacting costs is not known: its SST files cannot be seen ({why})"
+            );
+            return Err((Rule::FilesNotSeen, reason));
         }
         let Some(column_family) = &range.column_family else {
             let reason = "the probes could not tell which column family these operations were in";
@@ -445,12 +464,13 @@ impl<'a> Planner<'a> {
         actions.extend(std::mem::take(&mut self.options).into_values().map(Action::SetOptions));
         let budget_bytes = self.input.budget.available_bytes;
         let mut spent_bytes: u64 = 0;
-        let mut flushes: Vec<Flush> = std::mem::take(&mut self.flushes).into_values().collect();
-        flushes.sort_by(|one, two| two.relief_seconds_per_second.total_cmp(&one.relief_seconds_per_second));
-        for flush in flushes {
+        let mut flushes: Vec<(Flush, bool)> = std::mem::take(&mut self.flushes).into_values().collect();
+        let relief = |(flush, _): &(Flush, bool)| flush.relief_seconds_per_second;
+        flushes.sort_by(|one, two| relief(two).total_cmp(&relief(one)));
+        for (flush, is_estimated) in flushes {
             let left_bytes = budget_bytes - spent_bytes;
             if flush.cost_bytes > left_bytes {
-                self.refuse_flush(&flush, left_bytes);
+                self.refuse_flush(&flush, is_estimated, left_bytes);
                 continue;
             }
             spent_bytes += flush.cost_bytes;
@@ -478,8 +498,9 @@ impl<'a> Planner<'a> {
         spent_bytes
     }
 
-    fn refuse_flush(&mut self, flush: &Flush, left_bytes: u64) {
+    fn refuse_flush(&mut self, flush: &Flush, is_estimated: bool, left_bytes: u64) {
         let reason = self.over_budget("flushing writes up to", flush.cost_bytes, left_bytes);
+        let reason = words::with_estimate(reason, is_estimated);
         for range in &flush.ranges {
             let refusal = Refusal {
                 subject: self.subject(Some(&flush.column_family), range),
@@ -521,7 +542,19 @@ fn worth_it(policy: &Policy, range: &RangeAssessment) -> Result<(), (Rule, Strin
             format!("readers lose {pain}, less than {}", policy.thresholds.pain),
         ));
     }
-    if range.relief_seconds_per_second < range.pain_seconds_per_second * RELIEF_SHARE_MIN {
+    let enough = range.pain_seconds_per_second * RELIEF_SHARE_MIN;
+    if range.relief_seconds_per_second < enough
+        && range.relief_seconds_per_second + range.unexplained_seconds_per_second >= enough
+    {
+        let reason = format!(
+            "of {} tombstones that each operation skips {} are neither in SST files nor known to be in memtables: \
+             whether a compaction would drop them is not known",
+            words::number(range.tombstones_per_seek),
+            words::number(range.unexplained_tombstones_per_seek),
+        );
+        return Err((Rule::Unexplained, reason));
+    }
+    if range.relief_seconds_per_second < enough {
         let misses = words::number(range.misses_per_seek);
         let relief = words::pain(range.relief_seconds_per_second);
         let reason = format!(
@@ -532,7 +565,7 @@ fn worth_it(policy: &Policy, range: &RangeAssessment) -> Result<(), (Rule, Strin
     // Where they are in memtables the files' density says nothing about the range.
     if range.density < policy.thresholds.density && !are_in_memtables(range) {
         let (density, least) = (words::percent(range.density), words::percent(policy.thresholds.density));
-        let cost = words::bytes(range.cost_bytes);
+        let cost = words::bytes(range.cost_bytes.unwrap_or_default());
         let reason = format!(
             "{density} of the entries are deletions, less than {least}; compacting would rewrite {cost}"
         );
@@ -575,7 +608,7 @@ impl Whole {
 fn slice_reason(range: &RangeAssessment, slice: &Slice, number: usize, count: usize) -> String {
     if count == 1 {
         // Told where the range alone would cost less.
-        let is_more = slice.range == KeyRange::everything() && slice.cost_bytes > range.cost_bytes;
+        let is_more = slice.range == KeyRange::everything() && Some(slice.cost_bytes) > range.cost_bytes;
         let whole = || format!("; the whole column family is compacted: {}", words::bytes(slice.cost_bytes));
         return range.reason.clone() + &is_more.then(whole).unwrap_or_default();
     }

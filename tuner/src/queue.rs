@@ -35,6 +35,8 @@ pub struct Wanted {
     pub deletions: u64,
     /// Why, in words.
     pub reason: String,
+    /// Whether the tombstones that it is for are an estimate.
+    pub is_estimated: bool,
     /// Since when it is wanted; the older of equals comes first.
     pub queued_at: Timestamp,
 }
@@ -157,6 +159,7 @@ mod tests {
             largest_job_bytes: 1,
             deletions: 1,
             reason: String::new(),
+            is_estimated: false,
             queued_at: Timestamp::from_second(i64::from(second)).unwrap(),
         }
     }

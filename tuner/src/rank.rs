@@ -62,8 +62,15 @@ pub struct RangeAssessment {
     pub operations_per_second: f64,
     /// Tombstones skipped in it per such operation.
     pub tombstones_per_seek: f64,
-    /// Those of them that are in no SST file but in a memtable.
+    /// Those of them that are in no SST file but in a memtable, by what RocksDB says of its memtables.
     pub memtable_tombstones_per_seek: f64,
+    /// Those of them that are in no SST file that was seen, nor in a memtable as far as RocksDB could be asked: nothing
+    /// is promised for them.
+    #[serde(default)]
+    pub unexplained_tombstones_per_seek: f64,
+    /// Whether tombstones are an estimate: keys of all kinds, by the iterators' own count.
+    #[serde(default)]
+    pub is_estimated: bool,
     /// Block-cache misses per such operation.
     pub misses_per_seek: f64,
     /// Reader time spent on fetching blocks, in seconds per such miss, reading ahead included; 0 without
@@ -84,20 +91,30 @@ pub struct RangeAssessment {
     pub density: f64,
     /// Reader time lost in it per second of wall clock.
     pub pain_seconds_per_second: f64,
-    /// The tombstones' part of the pain: what compaction would relieve.
+    /// The part of the pain that goes with tombstones whose place is known: what compaction would relieve.
     pub relief_seconds_per_second: f64,
+    /// The part of the pain that goes with the unexplained ones.
+    #[serde(default)]
+    pub unexplained_seconds_per_second: f64,
     /// The block misses' part of the pain, relieved or not.
     #[serde(default)]
     pub block_read_seconds_per_second: f64,
-    /// Bytes that compacting it would rewrite, over all levels.
-    pub cost_bytes: u64,
-    /// Relief per byte rewritten (at least [`COST_BYTES_MIN`] bytes): the rank.
+    /// Bytes that compacting it would rewrite, over all levels; `None` where its SST files cannot be seen.
+    pub cost_bytes: Option<u64>,
+    /// Relief per byte rewritten (at least [`COST_BYTES_MIN`] bytes): the rank. 0 where the cost is not known.
     pub relief_per_byte: f64,
     /// In words.
     pub reason: String,
 }
 
-/// Ranges that readers lost time in, greatest relief per byte first.
+impl RangeAssessment {
+    /// Whether deletions are known to be in it, in SST files or in memtables.
+    pub fn has_deletions(&self) -> bool {
+        self.deletions > 0 || self.memtable_tombstones_per_seek > 0.0
+    }
+}
+
+/// Ranges that readers lost time in, best first.
 pub fn assess(
     evidence: &Evidence,
     target_policy: &TargetPolicy,
@@ -152,13 +169,14 @@ fn left_out(evidence: &Evidence) -> f64 {
     evidence.observations.len() as f64 / observations_of(evidence).len().max(1) as f64
 }
 
-/// Greatest relief per byte first, then greatest pain; equal ones by name and keys, so that the order is
-/// total.
+/// Ranges with deletions before those of which none is known, greatest relief per byte first, then greatest pain;
+/// equal ones by name and keys, so that the order is total.
 pub(crate) fn compare(one: &RangeAssessment, two: &RangeAssessment) -> std::cmp::Ordering {
     let place = |item: &RangeAssessment| {
         (item.target.clone(), item.database.clone(), item.column_family.clone(), item.range.clone())
     };
-    (two.relief_per_byte.total_cmp(&one.relief_per_byte))
+    (two.has_deletions().cmp(&one.has_deletions()))
+        .then_with(|| two.relief_per_byte.total_cmp(&one.relief_per_byte))
         .then_with(|| two.pain_seconds_per_second.total_cmp(&one.pain_seconds_per_second))
         .then_with(|| place(one).cmp(&place(two)))
 }
@@ -227,7 +245,8 @@ impl<'a> Picture<'a> {
             density: assessor.policy.thresholds.density,
         };
         let options = evidence.options_of(name);
-        let family = ColumnFamily::new(&files, &parts, &input, &options, self.next_range);
+        let memtables = evidence.memtables.get(name).copied();
+        let family = ColumnFamily::new(&files, &parts, &input, &options, memtables, self.next_range);
         let ranges = u32::try_from(family.ranges.len()).unwrap_or(u32::MAX);
         self.next_range = self.next_range.saturating_add(ranges);
         self.file_shares.extend(family.file_shares());
@@ -249,10 +268,13 @@ impl<'a> Picture<'a> {
                 range: number,
                 tombstones,
                 memtable_tombstones: 0,
+                unexplained_tombstones: tombstones,
+                estimated: u64::from(observation.estimated),
                 block_reads,
                 block_cache_hits,
                 lost_ns: loss.lost_ns,
-                relief_ns: loss.relief_ns,
+                relief_ns: 0,
+                unexplained_ns: loss.relief_ns,
                 block_read_ns: loss.block_read_ns,
             });
         }
@@ -279,9 +301,11 @@ impl Assessor<'_> {
         let per_second = |count: f64| count / seconds * self.factor;
         let per_operation = |count: u64| count as f64 / row.operations.max(1) as f64;
         let blocks = row.block_reads.saturating_add(row.block_cache_hits);
-        let cost_bytes = levels.map_or(0, |levels| {
+        let levels = levels.filter(|_| self.evidence.files_unseen.is_none());
+        let known = row.tombstones.saturating_sub(row.unexplained_tombstones);
+        let cost_bytes = levels.map(|levels| {
             // What is flushed first would be moved down as it is, were the bottommost level not forced.
-            match mostly(row.memtable_tombstones as f64, row.tombstones as f64) {
+            match mostly(row.memtable_tombstones as f64, known as f64) {
                 true => levels.predict(&range, Bottommost::Force).read_bytes,
                 false => levels.compaction_cost_bytes(&range),
             }
@@ -295,6 +319,8 @@ impl Assessor<'_> {
             operations_per_second: per_second(row.operations as f64),
             tombstones_per_seek: per_operation(row.tombstones),
             memtable_tombstones_per_seek: per_operation(row.memtable_tombstones),
+            unexplained_tombstones_per_seek: per_operation(row.unexplained_tombstones),
+            is_estimated: row.estimated > 0,
             misses_per_seek: per_operation(row.block_reads),
             seconds_per_miss: match row.block_reads {
                 0 => 0.0,
@@ -307,9 +333,10 @@ impl Assessor<'_> {
             density: row.share.density(),
             pain_seconds_per_second: per_second(row.lost_ns as f64 / 1e9),
             relief_seconds_per_second: relief,
+            unexplained_seconds_per_second: per_second(row.unexplained_ns as f64 / 1e9),
             block_read_seconds_per_second: per_second(row.block_read_ns as f64 / 1e9),
             cost_bytes,
-            relief_per_byte: relief / cost_bytes.max(COST_BYTES_MIN) as f64,
+            relief_per_byte: cost_bytes.map_or(0.0, |bytes| relief / bytes.max(COST_BYTES_MIN) as f64),
             reason: String::new(),
         };
         assessment.reason = self.reason(&assessment);
@@ -317,15 +344,50 @@ impl Assessor<'_> {
     }
 
     fn reason(&self, range: &RangeAssessment) -> String {
+        let would_go = match range.cost_bytes {
+            Some(_) => format!("{} would go", words::pain(range.relief_seconds_per_second)),
+            None => "what a compaction costs and relieves is not known".to_owned(),
+        };
         format!(
-            "readers lose {} in {}: {} painful operations/s {}; {}; {} would go",
+            "readers lose {} in {}: {} painful operations/s {}; {}; {would_go}",
             words::pain(range.pain_seconds_per_second),
             words::range(&range.range, self.policy.keys),
             words::number(range.operations_per_second),
             self.events_in_words(range),
-            files_in_words(range),
-            words::pain(range.relief_seconds_per_second),
+            self.files_in_words(range),
         )
+    }
+
+    fn files_in_words(&self, range: &RangeAssessment) -> String {
+        if let Some(why) = &self.evidence.files_unseen {
+            return format!("its SST files cannot be seen ({why})");
+        }
+        let Some(cost_bytes) = range.cost_bytes else {
+            return "which column family's SST files they are in is not known".to_owned();
+        };
+        if range.entries == 0 {
+            return "its SST files have no entries".to_owned();
+        }
+        format!(
+            "{} of {} entries are deletions ({}); compacting rewrites {}",
+            words::count(range.deletions),
+            words::count(range.entries),
+            words::percent(range.density),
+            words::bytes(cost_bytes),
+        )
+    }
+
+    /// How many tombstones are in no place that is known, and what is known of that.
+    fn unexplained_in_words(&self, range: &RangeAssessment) -> String {
+        let count = words::number(range.unexplained_tombstones_per_seek);
+        let is_asked = |name: &String| self.evidence.memtables.contains_key(name);
+        if range.cost_bytes.is_none() {
+            format!("{count} of them are unexplained: where they lie is not known")
+        } else if range.column_family.as_ref().is_some_and(is_asked) {
+            format!("{count} of them are unexplained: neither in its SST files nor in memtables")
+        } else {
+            format!("{count} of them are unexplained: not in its SST files, and memtables could not be asked")
+        }
     }
 
     /// What each operation did.
@@ -335,11 +397,20 @@ impl Assessor<'_> {
             let source = if self.costs.tombstone_learnt { "measured" } else { "assumed" };
             let ns = self.costs.ns_per_tombstone;
             let skipped = words::number(range.tombstones_per_seek);
-            parts.push(format!("skip {skipped} tombstones each ({ns:.0} ns a tombstone, {source})"));
+            parts.push(match range.is_estimated {
+                false => format!("skip {skipped} tombstones each ({ns:.0} ns a tombstone, {source})"),
+                true => format!(
+                    "skip an estimate of {skipped} tombstones each (keys of all kinds, by the iterators' own count; \
+                     {ns:.0} ns a tombstone, {source})"
+                ),
+            });
         }
         if range.memtable_tombstones_per_seek > 0.0 {
             let count = words::number(range.memtable_tombstones_per_seek);
             parts.push(format!("{count} of them are not in its SST files but in memtables"));
+        }
+        if range.unexplained_tombstones_per_seek > 0.0 {
+            parts.push(self.unexplained_in_words(range));
         }
         if range.misses_per_seek > 0.0 {
             let seconds = match self.costs.block_read_source {
@@ -355,17 +426,4 @@ impl Assessor<'_> {
         }
         parts.join(", ")
     }
-}
-
-fn files_in_words(range: &RangeAssessment) -> String {
-    if range.entries == 0 {
-        return "its SST files have no entries".to_owned();
-    }
-    format!(
-        "{} of {} entries are deletions ({}); compacting rewrites {}",
-        words::count(range.deletions),
-        words::count(range.entries),
-        words::percent(range.density),
-        words::bytes(range.cost_bytes),
-    )
 }

@@ -160,7 +160,9 @@ impl Case<'_> {
         if self.allows(RemedyKind::Compact) {
             // A compaction flushes what it overlaps in memtables before it begins.
             let flushed = if are_in_memtables(self.range) { flush_bytes } else { 0 };
-            offer(relief, range.cost_bytes.saturating_add(flushed), Remedy::Compact);
+            if let Some(cost_bytes) = range.cost_bytes {
+                offer(relief, cost_bytes.saturating_add(flushed), Remedy::Compact);
+            }
         }
         if self.allows(RemedyKind::Flush) && are_in_memtables(self.range) && !self.flush_rests {
             let relief = relief * FLUSH_RELIEF_SHARE;
@@ -228,7 +230,7 @@ impl Case<'_> {
             reason: format!(
                 "{} of the {} to be rewritten would be dropped now; at {} tombstones more a second it is {} in {}",
                 words::percent(dropped),
-                words::bytes(range.cost_bytes),
+                words::bytes(range.cost_bytes.unwrap_or_default()),
                 words::number(growth),
                 words::percent(WAITING_DROPPED_SHARE_MAX),
                 words::span(wait_s.ceil() as i64),
@@ -237,9 +239,10 @@ impl Case<'_> {
     }
 }
 
-/// Whether a range's tombstones lie in memtables for the most part.
+/// Whether a range's tombstones, as far as it is known where they lie, lie in memtables for the most part.
 pub(crate) fn are_in_memtables(range: &RangeAssessment) -> bool {
-    mostly(range.memtable_tombstones_per_seek, range.tombstones_per_seek)
+    let known = range.tombstones_per_seek - range.unexplained_tombstones_per_seek;
+    mostly(range.memtable_tombstones_per_seek, known)
 }
 
 /// Whether so many of all tombstones are most of them.
@@ -250,11 +253,11 @@ pub(crate) fn mostly(in_memtables: f64, all: f64) -> bool {
 /// Share of the bytes that compacting a range rewrites which it drops: deletions, and about one older entry
 /// each, where the files lie in the range.
 fn dropped_share(range: &RangeAssessment) -> f64 {
-    if range.entries == 0 || range.cost_bytes == 0 {
+    let Some(cost_bytes) = range.cost_bytes.filter(|bytes| *bytes > 0 && range.entries > 0) else {
         return 0.0;
-    }
+    };
     let dead = (range.deletions as f64 * 2.0 / range.entries as f64).min(1.0);
-    dead * (range.size_bytes as f64 / range.cost_bytes as f64).min(1.0)
+    dead * (range.size_bytes as f64 / cost_bytes as f64).min(1.0)
 }
 
 #[cfg(test)]
@@ -275,6 +278,8 @@ mod tests {
             operations_per_second: 1.0,
             tombstones_per_seek: 1000.0,
             memtable_tombstones_per_seek: memtable_tombstones,
+            unexplained_tombstones_per_seek: 0.0,
+            is_estimated: false,
             misses_per_seek: 0.0,
             seconds_per_miss: 0.0,
             cache_hit_ratio: None,
@@ -284,8 +289,9 @@ mod tests {
             density: 0.1,
             pain_seconds_per_second: 0.01,
             relief_seconds_per_second: 0.01,
+            unexplained_seconds_per_second: 0.0,
             block_read_seconds_per_second: 0.0,
-            cost_bytes,
+            cost_bytes: Some(cost_bytes),
             relief_per_byte: 0.0,
             reason: String::new(),
         }

@@ -33,6 +33,8 @@ pub enum Cause {
     WrittenAgain,
     /// What readers step over now is in a memtable.
     Memtable,
+    /// There were no deletions to drop: where the pain fell, something else has made it fall.
+    NothingToDrop,
     /// None of these, as far as it shows.
     Unknown,
 }
@@ -45,6 +47,7 @@ impl Cause {
             Cause::OnlyMoved => "only_moved",
             Cause::WrittenAgain => "written_again",
             Cause::Memtable => "memtable",
+            Cause::NothingToDrop => "nothing_to_drop",
             Cause::Unknown => "unknown",
         }
     }
@@ -57,6 +60,9 @@ pub struct Aftermath {
     pub deletions_before: u64,
     /// The same when it ended.
     pub deletions_after: u64,
+    /// Deletions in the column family's memtables before, by RocksDB's own count; `None` where it could not be asked.
+    #[serde(default)]
+    pub memtable_deletions_before: Option<u64>,
     /// Bytes of the SST files it replaced.
     pub bytes_rewritten: u64,
     /// `rocksdb.num-snapshots` when it ended; `None` where it could not be asked.
@@ -66,6 +72,13 @@ pub struct Aftermath {
 }
 
 impl Aftermath {
+    /// Whether there was nothing to drop, neither in SST files nor, as far as is known, in memtables, and nothing has
+    /// come into the files since.
+    fn had_nothing_to_drop(&self) -> bool {
+        let in_memtables = self.memtable_deletions_before.unwrap_or(0);
+        self.deletions_before == 0 && self.deletions_after == 0 && in_memtables == 0
+    }
+
     /// Whether the deletions have outlived the action.
     fn are_kept(&self) -> bool {
         self.are_left(DELETIONS_LEFT_SHARE)
@@ -208,14 +221,19 @@ fn now(before: &RangeAssessment, after: &[RangeAssessment]) -> Now {
 
 /// Judges an action by what it claimed. `after` are all assessments of the last window.
 ///
-/// Deletions that a snapshot keeps are where they were, whatever a window happened to see.
+/// Deletions that a snapshot keeps are where they were, whatever a window happened to see. Where there were none, no
+/// action has dropped any, whatever the readers do now.
 pub fn verdict(claim: &Claim<'_>, after: &[RangeAssessment]) -> Verdict {
     let before = claim.before;
     let now = Now { pain: claim.seen.pain(), ..now(before, after) };
     let at_pace = claim.seen.pain_at_pace();
     let fell = before.pain_seconds_per_second - at_pace;
     let is_pinned = claim.aftermath.is_some_and(Aftermath::is_pinned);
-    let helped = !is_pinned && fell > 0.0 && fell >= claim.promised_seconds_per_second * claim.share_min;
+    let had_nothing = claim.aftermath.is_some_and(Aftermath::had_nothing_to_drop);
+    let helped = !is_pinned
+        && !had_nothing
+        && fell > 0.0
+        && fell >= claim.promised_seconds_per_second * claim.share_min;
     let is_faster = at_pace < now.pain;
     let at_pace_in_words = || format!(", at their pace of before {}", words::pain(at_pace));
     let numbers = format!(
@@ -241,6 +259,11 @@ pub fn verdict(claim: &Claim<'_>, after: &[RangeAssessment]) -> Verdict {
 
 /// The likely cause of a pain that stayed, and in words.
 fn cause(before: &RangeAssessment, now: &Now, aftermath: Option<&Aftermath>) -> (Cause, String) {
+    if aftermath.is_some_and(Aftermath::had_nothing_to_drop) {
+        let why =
+            "there were no deletions to drop in its keys: it has changed nothing for readers".to_owned();
+        return (Cause::NothingToDrop, why);
+    }
     if let Some(found) = aftermath.and_then(kept) {
         return found;
     }
@@ -307,6 +330,8 @@ mod tests {
             operations_per_second: 1.0,
             tombstones_per_seek: 1.0,
             memtable_tombstones_per_seek: 0.0,
+            unexplained_tombstones_per_seek: 0.0,
+            is_estimated: false,
             misses_per_seek: 0.0,
             seconds_per_miss: 0.0,
             cache_hit_ratio: None,
@@ -316,8 +341,9 @@ mod tests {
             density: 1.0,
             pain_seconds_per_second: pain,
             relief_seconds_per_second: pain,
+            unexplained_seconds_per_second: 0.0,
             block_read_seconds_per_second: 0.0,
-            cost_bytes: 0,
+            cost_bytes: Some(0),
             relief_per_byte: 0.0,
             reason: String::new(),
         }
@@ -390,10 +416,26 @@ mod tests {
             deletions_after: 100,
             bytes_rewritten: 5,
             snapshots: Some(1),
-            oldest_snapshot_age_seconds: None,
+            ..Aftermath::default()
         };
         let verdict = judged(0.1, &[], Some(&kept));
         assert_eq!((verdict.helped, verdict.cause), (false, Some(Cause::PinnedBySnapshot)));
+    }
+
+    /// The pain has gone, and no deletion with it: "deletions 0 -> 0" is not what made it go.
+    #[test]
+    fn what_had_nothing_to_drop_has_not_helped() {
+        let nothing = Aftermath { bytes_rewritten: 1 << 20, snapshots: Some(0), ..Aftermath::default() };
+        let verdict = judged(0.1, &[], Some(&nothing));
+        assert_eq!((verdict.helped, verdict.cause), (false, Some(Cause::NothingToDrop)));
+        assert!(verdict.reason.contains("no deletions to drop"), "{}", verdict.reason);
+        // In memtables there were some, and a compaction flushes those that it overlaps.
+        let in_memtables = Aftermath { memtable_deletions_before: Some(100), ..nothing };
+        assert!(judged(0.1, &[], Some(&in_memtables)).helped);
+        let in_files = Aftermath { deletions_before: 100, ..nothing };
+        assert!(judged(0.1, &[], Some(&in_files)).helped);
+        let none_in_memtables = Aftermath { memtable_deletions_before: Some(0), ..nothing };
+        assert!(!judged(0.1, &[], Some(&none_in_memtables)).helped);
     }
 
     /// The pain stayed; only what the action left behind differs.
@@ -409,6 +451,7 @@ mod tests {
             bytes_rewritten: 5,
             snapshots: Some(1),
             oldest_snapshot_age_seconds: Some(70),
+            ..Aftermath::default()
         };
         let now = || assessment("a/", 0.1, 100);
         assert_eq!(cause_after(kept, now()), Some(Cause::PinnedBySnapshot));
@@ -432,7 +475,7 @@ mod tests {
                 deletions_after,
                 bytes_rewritten: 5,
                 snapshots: Some(snapshots),
-                oldest_snapshot_age_seconds: None,
+                ..Aftermath::default()
             };
             judged(0.1, &[], Some(&aftermath)).helped
         };
@@ -453,8 +496,14 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_json() {
-        let all =
-            [Cause::PinnedBySnapshot, Cause::OnlyMoved, Cause::WrittenAgain, Cause::Memtable, Cause::Unknown];
+        let all = [
+            Cause::PinnedBySnapshot,
+            Cause::OnlyMoved,
+            Cause::WrittenAgain,
+            Cause::Memtable,
+            Cause::NothingToDrop,
+            Cause::Unknown,
+        ];
         for cause in all {
             assert_eq!(serde_json::to_value(cause).unwrap(), cause.name());
         }

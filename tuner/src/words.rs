@@ -2,6 +2,11 @@
 
 use crate::{key::Key, policy::KeyDisplay, range::KeyRange};
 
+/// A reason that says so where the tombstones it goes by are an estimate.
+pub(crate) fn with_estimate(reason: String, is_estimated: bool) -> String {
+    if is_estimated { reason + "; its tombstones are an estimate" } else { reason }
+}
+
 /// `31.2 MiB`.
 pub fn bytes(count: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];

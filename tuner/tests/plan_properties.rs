@@ -5,13 +5,14 @@
 use jiff::Timestamp;
 use proptest::prelude::*;
 use sexton_tuner::evidence::{
-    BlockFetches, Counters, Observation, PastAction, SeekKind, SentinelInterval, SstFile, Window,
+    BlockFetches, Counters, MemtableDeletions, Observation, PastAction, SeekKind, SentinelInterval, SstFile,
+    Window,
 };
 use sexton_tuner::options::{ColumnFamilyOptions, CompactionStyle};
 use sexton_tuner::policy::{Mode, RemedyKind};
 use sexton_tuner::{
     Action, Budget, CompactRange, Evidence, Flush, Key, KeyRange, KnownThrottles, Plan, PlanInput,
-    PlanTarget, Policy, SetOptions, TargetPolicy, assess, plan,
+    PlanTarget, Policy, RangeAssessment, SetOptions, TargetPolicy, assess, plan,
 };
 
 const POLICY: &str = "
@@ -95,6 +96,7 @@ prop_compose! {
         seek_latency_ns in prop_oneof![4 => 0u64..1 << 34, 1 => any::<u64>()],
         scan_elapsed_ns in prop_oneof![4 => 0u64..1 << 34, 1 => any::<u64>()],
         block_fetches in fetches(),
+        estimated in prop::bool::weighted(0.1),
     ) -> Observation {
         Observation {
             column_family,
@@ -106,7 +108,7 @@ prop_compose! {
             seek_latency_ns,
             scan_elapsed_ns,
             block_fetches,
-            estimated: false,
+            estimated,
         }
     }
 }
@@ -168,7 +170,10 @@ prop_compose! {
         past_actions in proptest::collection::vec(past(), 0..4),
         a in options(),
         b in options(),
+        memtables in proptest::collection::btree_map(family(), (count(), count()), 0..3),
+        unseen in prop::bool::weighted(0.1),
     ) -> Evidence {
+        let memtable = |(name, (active, immutable))| (name, MemtableDeletions { active, immutable });
         Evidence {
             target: "t".to_owned(),
             database: database.to_owned(),
@@ -176,6 +181,8 @@ prop_compose! {
             sentinel: SentinelInterval { duration_ns: sentinel_ns, counters: in_sentinel },
             observations,
             files,
+            files_unseen: unseen.then(|| "no such directory".to_owned()),
+            memtables: memtables.into_iter().map(memtable).collect(),
             column_families: [("a".to_owned(), a), ("b".to_owned(), b)].into(),
             file_reads: Vec::new(),
             past_actions,
@@ -249,6 +256,8 @@ fn check_numbers(plan: &Plan) {
             range.operations_per_second,
             range.tombstones_per_seek,
             range.memtable_tombstones_per_seek,
+            range.unexplained_tombstones_per_seek,
+            range.unexplained_seconds_per_second,
             range.misses_per_seek,
             range.seconds_per_miss,
             range.cache_hit_ratio.unwrap_or(0.0),
@@ -261,7 +270,13 @@ fn check_numbers(plan: &Plan) {
         assert!(numbers.iter().all(|number| number.is_finite() && *number >= 0.0), "{range:?}");
         assert!(range.density <= 1.0 && range.pain_seconds_per_second > 0.0, "{range:?}");
         assert!(!range.reason.is_empty());
+        assert!(!range.is_estimated || range.tombstones_per_seek <= 0.0 || range.reason.contains("estimate"));
     }
+    let known: Vec<bool> = plan.assessments.iter().map(RangeAssessment::has_deletions).collect();
+    assert!(
+        known.is_sorted_by(|one, two| one >= two),
+        "a range without deletions comes before one with them"
+    );
 }
 
 proptest! {

@@ -221,8 +221,11 @@ fn shown(range: &RangeAssessment, policy: &Policy) -> String {
     );
     let _ = writeln!(
         text,
-        "  each {:.1} tombstones, {:.1} of them in memtables, {:.1} block reads",
-        range.tombstones_per_seek, range.memtable_tombstones_per_seek, range.misses_per_seek,
+        "  each {:.1} tombstones, {:.1} of them in memtables, {:.1} unexplained, {:.1} block reads",
+        range.tombstones_per_seek,
+        range.memtable_tombstones_per_seek,
+        range.unexplained_tombstones_per_seek,
+        range.misses_per_seek,
     );
     let _ = writeln!(
         text,
@@ -231,7 +234,7 @@ fn shown(range: &RangeAssessment, policy: &Policy) -> String {
         range.deletions,
         range.entries,
         words::percent(range.density),
-        words::bytes(range.cost_bytes),
+        range.cost_bytes.map_or_else(|| "not known".to_owned(), words::bytes),
         range.relief_per_byte * 1e9 * 1024.0,
     );
     let _ = writeln!(text, "  {}", range.reason);

@@ -3,6 +3,7 @@
 use super::error::ActuatorError;
 use super::hook::HookClient;
 use sexton_hook_protocol::ColumnFamilyPointers;
+use sexton_tuner::evidence::MemtableDeletions;
 use sexton_tuner::guard::Readings;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,6 +28,10 @@ pub struct Properties {
     pub oldest_snapshot_unix_s: Option<u64>,
     /// `rocksdb.oldest-snapshot-sequence`; `None` also without a snapshot.
     pub oldest_snapshot_sequence: Option<u64>,
+    /// `rocksdb.num-deletes-active-mem-table`.
+    pub deletions_in_active_memtable: Option<u64>,
+    /// `rocksdb.num-deletes-imm-mem-tables`.
+    pub deletions_in_immutable_memtables: Option<u64>,
 }
 
 impl Properties {
@@ -52,6 +57,16 @@ impl Properties {
             snapshots: number("num-snapshots")?,
             oldest_snapshot_unix_s: number("oldest-snapshot-time")?.filter(|time| *time > 0),
             oldest_snapshot_sequence: number("oldest-snapshot-sequence")?.filter(|sequence| *sequence > 0),
+            deletions_in_active_memtable: number("num-deletes-active-mem-table")?,
+            deletions_in_immutable_memtables: number("num-deletes-imm-mem-tables")?,
+        })
+    }
+
+    /// Deletions in the column family's memtables; `None` where this RocksDB does not tell of all of them.
+    pub fn memtable_deletions(&self) -> Option<MemtableDeletions> {
+        Some(MemtableDeletions {
+            active: self.deletions_in_active_memtable?,
+            immutable: self.deletions_in_immutable_memtables?,
         })
     }
 

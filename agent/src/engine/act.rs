@@ -19,7 +19,7 @@ use crate::snapshot::ActionView;
 use crate::sst::Order;
 use crate::target::process::is_alive;
 use sexton_tuner::cost::Levels;
-use sexton_tuner::evidence::SstFile;
+use sexton_tuner::evidence::{MemtableDeletions, SstFile};
 use sexton_tuner::guard::Course;
 use sexton_tuner::plan::{Action, CompactRange};
 use sexton_tuner::policy::{ActuatorKind, KeyDisplay, Mode};
@@ -92,6 +92,7 @@ impl Engine {
         control.publish(self.snapshot());
         let Some(watched) = self.watched_mut(&compact.target) else { return false };
         let process = watched.target.process;
+        let memtables_before = memtables(watched, compact);
         let files_before = read_files(watched, Path::new(&compact.database));
         if nothing_left(compact, &before, files_before.as_ref()) {
             self.history.end(id, false, |action| {
@@ -108,8 +109,11 @@ impl Engine {
             watched.note_action(ran.result.is_ok());
             read_files(watched, Path::new(&compact.database))
         });
+        let memtables_after =
+            self.watched_mut(&compact.target).and_then(|watched| memtables(watched, compact));
         let effect =
-            Effect::of(compact, files_before.as_ref(), files_after.as_ref(), ran.result.as_ref().ok());
+            Effect::of(compact, files_before.as_ref(), files_after.as_ref(), ran.result.as_ref().ok())
+                .with_memtables(memtables_before, memtables_after);
         self.charge(effect.bytes_rewritten);
         let is_gone = ran.result.is_err() && !is_alive(&process);
         // What a target that ended made of it is not known: its range rests as if it had been done.
@@ -150,6 +154,8 @@ impl Engine {
             action.bytes_rewritten = effect.bytes_rewritten;
             action.deletions_before = effect.deletions_before;
             action.deletions_after = effect.deletions_after;
+            action.memtable_deletions_before = effect.memtable_deletions_before;
+            action.memtable_deletions_after = effect.memtable_deletions_after;
             action.pauses = ran.pauses;
             action.snapshots = read.and_then(|properties| properties.snapshots);
             action.oldest_snapshot_age_seconds = taken_at.map(|taken| now_s.saturating_sub(taken));
@@ -292,6 +298,11 @@ fn as_of_now(
     let options = options.and_then(|families| families.get(&compact.column_family)).cloned();
     let levels = Levels::of(&own, &options.unwrap_or_default());
     CompactRange { bottommost: bottommost_now(&levels, &compact.range, before), ..compact.clone() }
+}
+
+/// Deletions in the memtables that a slice may flush; `None` where RocksDB cannot be asked.
+fn memtables(watched: &Watched, compact: &CompactRange) -> Option<MemtableDeletions> {
+    properties(watched, Path::new(&compact.database), &compact.column_family)?.memtable_deletions()
 }
 
 /// Whether a slice ran through, with pauses or without.

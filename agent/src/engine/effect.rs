@@ -3,7 +3,7 @@
 use super::evidence::SstRead;
 use super::slice::Ran;
 use crate::actuator::{CompactEnd, CompactOutcome};
-use sexton_tuner::evidence::SstFile;
+use sexton_tuner::evidence::{MemtableDeletions, SstFile};
 use sexton_tuner::plan::CompactRange;
 use sexton_tuner::rank::RangeAssessment;
 use sexton_tuner::replaced::bytes_replaced;
@@ -31,9 +31,26 @@ pub struct Effect {
     pub deletions_before: u64,
     /// The same, after.
     pub deletions_after: u64,
+    /// Deletions in the column family's memtables, before; `None` where it could not be asked.
+    pub memtable_deletions_before: Option<u64>,
+    /// The same, after.
+    pub memtable_deletions_after: Option<u64>,
 }
 
 impl Effect {
+    /// What memtables held before and after.
+    pub fn with_memtables(
+        self,
+        before: Option<MemtableDeletions>,
+        after: Option<MemtableDeletions>,
+    ) -> Effect {
+        Effect {
+            memtable_deletions_before: before.map(MemtableDeletions::total),
+            memtable_deletions_after: after.map(MemtableDeletions::total),
+            ..self
+        }
+    }
+
     /// From the files before and after; from the actuator's own count where these could not be read.
     pub fn of(
         compact: &CompactRange,
@@ -46,6 +63,8 @@ impl Effect {
                 bytes_rewritten: outcome.map_or(0, |outcome| outcome.bytes_replaced),
                 deletions_before: outcome.map_or(0, |outcome| outcome.deletions_before),
                 deletions_after: outcome.map_or(0, |outcome| outcome.deletions_after),
+                memtable_deletions_before: None,
+                memtable_deletions_after: None,
             };
         };
         let inside = |file: &&SstFile| is_inside(compact, file);
@@ -54,6 +73,8 @@ impl Effect {
             bytes_rewritten: bytes_replaced(before, after, &compact.column_family, &compact.range),
             deletions_before: deletions(before),
             deletions_after: deletions(after),
+            memtable_deletions_before: None,
+            memtable_deletions_after: None,
         }
     }
 }
@@ -64,6 +85,9 @@ pub fn in_words(ran: &Ran, effect: &Effect) -> (String, String) {
         "{} bytes of SST files replaced, deletions in the range {} -> {}",
         effect.bytes_rewritten, effect.deletions_before, effect.deletions_after
     );
+    if let (Some(before), Some(after)) = (effect.memtable_deletions_before, effect.memtable_deletions_after) {
+        changed = format!("{changed}, in memtables {before} -> {after}");
+    }
     if let Ok(CompactOutcome { command: Some(command), .. }) = &ran.result {
         changed = format!("{changed}; {}", command.in_words());
     }
@@ -106,11 +130,19 @@ mod tests {
             command: Some(command),
         };
         let ran = Ran { result: Ok(outcome), pauses: 0, given_up_for: None };
-        let effect = Effect { bytes_rewritten: 7, deletions_before: 2, deletions_after: 0 };
+        let effect = Effect {
+            bytes_rewritten: 7,
+            deletions_before: 2,
+            deletions_after: 0,
+            memtable_deletions_before: Some(5),
+            memtable_deletions_after: Some(1),
+        };
         let (state, outcome) = in_words(&ran, &effect);
         assert_eq!(state, "done");
         assert!(
-            outcome.starts_with("7 bytes of SST files replaced, deletions in the range 2 -> 0"),
+            outcome.starts_with(
+                "7 bytes of SST files replaced, deletions in the range 2 -> 0, in memtables 5 -> 1"
+            ),
             "{outcome}"
         );
         assert!(outcome.ends_with("the command ended with exit code 0: compacted 3 files"), "{outcome}");
@@ -157,7 +189,7 @@ mod tests {
             deletions_after: effect.deletions_after,
             bytes_rewritten: effect.bytes_rewritten,
             snapshots: Some(1),
-            oldest_snapshot_age_seconds: None,
+            ..Aftermath::default()
         };
         assert!(aftermath.is_pinned());
     }

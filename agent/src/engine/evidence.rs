@@ -1,16 +1,33 @@
 //! From a window's operations to the tuner's evidence: names for addresses, SST files for directories.
 
+use super::guards::properties;
 use super::watched::Watched;
 use crate::actuator::{ActuatorError, HookClient, HookOptions};
 use crate::probe::{FileFetches, Operation, WindowResult};
 use crate::sst;
 use crate::target::facts::{DatabaseDirectory, Gap};
-use sexton_tuner::evidence::{Evidence, FileReads, Observation, SstFile};
+use sexton_tuner::evidence::{Evidence, FileReads, MemtableDeletions, Observation, SstFile, Window};
 use sexton_tuner::policy::{ActuatorKind, Mode};
 use sexton_tuner::relief::CostFit;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tracing::debug;
+
+/// Databases of one target that no open file shows and that are told apart by name; the rest is one.
+const UNSEEN_DATABASES_MAX: usize = 64;
+
+/// Column families of one database whose memtables are asked about, those whose readers skip most tombstones: each
+/// takes a dozen questions of some microseconds.
+const MEMTABLES_READ_MAX: usize = 64;
+
+/// What a database is called that no probe has seen the name of.
+const UNKNOWN_DATABASE: &str = "unknown";
+
+/// Why the files of such a database cannot be seen.
+const UNKNOWN_REASON: &str = "no probe has seen which database its iterators belong to";
+
+/// Why the files of a database cannot be seen that no open file of its process shows.
+const UNSEEN_REASON: &str = "no open file of the process lies in such a directory: it was deleted, or the database has an Env of its own";
 
 /// Replaces a target's evidence by what this window saw.
 pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<&Path>) {
@@ -21,26 +38,53 @@ pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<
     let mut file_reads = file_reads(watched, result.files);
     connect_hook(watched, hook_library);
     watched.files_gap = None;
-    watched.evidence = watched
-        .target
-        .databases
-        .clone()
-        .into_iter()
-        .map(|database| Evidence {
-            target: watched.target.name.clone(),
-            database: database.path.display().to_string(),
-            window: result.window,
-            sentinel: watched.interval,
-            observations: observations.remove(&database.path).unwrap_or_default(),
-            files: files(watched, &database).unwrap_or_default(),
+    let mut evidence = Vec::new();
+    for database in watched.target.databases.clone() {
+        let observations = observations.remove(&database.path).unwrap_or_default();
+        // Before the files: what is flushed in between is then in both and not in neither.
+        let memtables = memtables(watched, &database.path, &observations);
+        let read = files(watched, &database);
+        let file_reads = file_reads.remove(&database.path).unwrap_or_default();
+        evidence.push(Evidence {
+            memtables,
             // The reading of the files has brought them up to date.
             column_families: watched.options.get(&database.path).cloned().unwrap_or_default(),
-            file_reads: file_reads.remove(&database.path).unwrap_or_default(),
-            // From the history, before each plan.
-            past_actions: Vec::new(),
-            costs: watched.database_costs.get(&database.path).map(CostFit::costs),
-        })
-        .collect();
+            file_reads,
+            ..of_database(watched, &result.window, &database.path, observations, read)
+        });
+    }
+    for (name, observations) in observations {
+        let reason = if name == Path::new(UNKNOWN_DATABASE) { UNKNOWN_REASON } else { UNSEEN_REASON };
+        watched.files_gap = Some(files_gap(&name, reason));
+        evidence.push(of_database(watched, &result.window, &name, observations, Err(reason.to_owned())));
+    }
+    watched.evidence = evidence;
+}
+
+/// The evidence of one database: its window is the whole target's.
+fn of_database(
+    watched: &Watched,
+    window: &Window,
+    database: &Path,
+    observations: Vec<Observation>,
+    files: Result<SstRead, String>,
+) -> Evidence {
+    let (files, files_unseen) = match files {
+        Ok(files) => (files, None),
+        Err(reason) => (Vec::new(), Some(reason)),
+    };
+    Evidence {
+        target: watched.target.name.clone(),
+        database: database.display().to_string(),
+        window: *window,
+        sentinel: watched.interval,
+        observations,
+        files,
+        files_unseen,
+        costs: watched.database_costs.get(database).map(CostFit::costs),
+        // Past actions are taken from the history, before each plan.
+        ..Evidence::default()
+    }
 }
 
 /// Learns what tombstones and block reads cost. Readers of one database have a block cache, files and keys of their
@@ -48,33 +92,85 @@ pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<
 fn learn_costs(watched: &mut Watched, observations: &BTreeMap<PathBuf, Vec<Observation>>) {
     watched.costs.learn(observations.values().flatten());
     let databases = &watched.target.databases;
-    watched.database_costs.retain(|path, _| databases.iter().any(|database| database.path == *path));
+    let is_known = |path: &PathBuf| databases.iter().any(|database| database.path == *path);
+    watched.database_costs.retain(|path, _| observations.contains_key(path) || is_known(path));
     for (path, observations) in observations {
         watched.database_costs.entry(path.clone()).or_default().learn(observations);
     }
 }
 
-/// Observations by database directory. Where only one database is open, an iterator whose creation was not
-/// seen can only be its.
+/// Observations by database directory.
 fn by_database(watched: &mut Watched, operations: Vec<Operation>) -> BTreeMap<PathBuf, Vec<Observation>> {
-    let only = match watched.target.databases.as_slice() {
-        [only] => Some(only.path.clone()),
-        _ => None,
-    };
+    let Watched { target, identities, .. } = watched;
+    let resolved = operations.into_iter().map(|operation| {
+        let (directory, column_family) = identities.resolve(target, &operation);
+        let home = match directory {
+            Some(directory) => Home::Open(directory),
+            None => identities.unseen(target, &operation).map_or(Home::Unknown, Home::Unseen),
+        };
+        (home, Observation { column_family, ..operation.observation })
+    });
+    let open: Vec<&Path> = target.databases.iter().map(|database| database.path.as_path()).collect();
+    by_home(&open, resolved)
+}
+
+/// Where an operation was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Home {
+    /// In the database of this directory, which shows in the process' open files.
+    Open(PathBuf),
+    /// In a database of this name, which does not.
+    Unseen(PathBuf),
+    /// The creation of its iterator was not seen.
+    Unknown,
+}
+
+/// Observations by directory or name. Where only one database is open, an iterator whose creation was not seen can only
+/// be its. Nothing is left out: readers who wait in a database that is not known wait all the same.
+fn by_home(
+    open: &[&Path],
+    observations: impl Iterator<Item = (Home, Observation)>,
+) -> BTreeMap<PathBuf, Vec<Observation>> {
     let mut by_database: BTreeMap<PathBuf, Vec<Observation>> = BTreeMap::new();
-    let mut homeless = 0;
-    for operation in operations {
-        let (directory, column_family) = watched.identities.resolve(&watched.target, &operation);
-        let observation = Observation { column_family, ..operation.observation };
-        match directory.or_else(|| only.clone()) {
-            Some(directory) => by_database.entry(directory).or_default().push(observation),
-            None => homeless += 1,
-        }
-    }
-    if homeless > 0 {
-        debug!(target = watched.target.name, homeless, "operations of an unknown database");
+    let mut unseen = BTreeSet::new();
+    for (home, observation) in observations {
+        let path = match (home, open) {
+            (Home::Open(directory), _) => directory,
+            (Home::Unseen(name), _) if unseen.contains(&name) || unseen.len() < UNSEEN_DATABASES_MAX => {
+                unseen.insert(name.clone());
+                name
+            }
+            (Home::Unknown, [only]) => only.to_path_buf(),
+            (Home::Unseen(_) | Home::Unknown, _) => PathBuf::from(UNKNOWN_DATABASE),
+        };
+        by_database.entry(path).or_default().push(observation);
     }
     by_database
+}
+
+/// What RocksDB says of the memtables of the column families that readers lose time in; those are missing where no
+/// hook answers, or no probe has seen a handle of theirs.
+fn memtables(
+    watched: &Watched,
+    directory: &Path,
+    observations: &[Observation],
+) -> BTreeMap<String, MemtableDeletions> {
+    let read = |name: &String| properties(watched, directory, name)?.memtable_deletions();
+    let names = with_most_tombstones(observations, MEMTABLES_READ_MAX).into_iter();
+    names.filter_map(|name| read(&name).map(|deletions| (name, deletions))).collect()
+}
+
+/// The column families in which most tombstones were skipped, at most so many.
+fn with_most_tombstones(observations: &[Observation], most: usize) -> Vec<String> {
+    let mut tombstones: BTreeMap<&str, u64> = BTreeMap::new();
+    for observation in observations {
+        let Some(name) = &observation.column_family else { continue };
+        let sum = tombstones.entry(name).or_default();
+        *sum = sum.saturating_add(observation.total().tombstones_skipped);
+    }
+    let mut names: Vec<(&str, u64)> = tombstones.into_iter().collect();
+    names.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
+    names.into_iter().take(most).map(|(name, _)| name.to_owned()).collect()
 }
 
 /// What was read from each file, by database directory. Files whose names cannot be read are left out.
@@ -123,12 +219,12 @@ pub type SstRead = Vec<SstFile>;
 /// The live SST files of the database in `directory`; `None` where they cannot be read.
 pub fn read_files(watched: &mut Watched, directory: &Path) -> Option<SstRead> {
     let database = watched.target.databases.iter().find(|database| database.path == directory)?.clone();
-    files(watched, &database)
+    files(watched, &database).ok()
 }
 
 /// The live SST files of a database: from the process itself where a hook answers, else from the directory.
-/// `None` where they cannot be read, which is not the same as none.
-fn files(watched: &mut Watched, database: &DatabaseDirectory) -> Option<SstRead> {
+/// An error says why they cannot be read, which is not the same as none.
+fn files(watched: &mut Watched, database: &DatabaseDirectory) -> Result<SstRead, String> {
     let mut files = match files_by_hook(watched, database) {
         Some(files) => files,
         None => match sst::read_database(&database.path_from_agent) {
@@ -141,19 +237,25 @@ fn files(watched: &mut Watched, database: &DatabaseDirectory) -> Option<SstRead>
                 read.files
             }
             Err(error) => {
-                watched.files_gap = Some(Gap {
-                    what: format!("the SST files of {} cannot be read", database.path.display()),
-                    reason: error.to_string(),
-                    remedy: "ranges are ranked by what the probes see alone until they can".into(),
-                });
-                return None;
+                let reason = error.to_string();
+                watched.files_gap = Some(files_gap(&database.path, &reason));
+                return Err(reason);
             }
         },
     };
     let cache = watched.properties.entry(database.path.clone()).or_default();
     let completion = sst::complete(&mut files, &database.path_from_agent, cache);
     debug!(target = watched.target.name, files = files.len(), ?completion, "SST files");
-    Some(files)
+    Ok(files)
+}
+
+fn files_gap(database: &Path, reason: &str) -> Gap {
+    Gap {
+        what: format!("the SST files of {} cannot be seen", database.display()),
+        reason: reason.to_owned(),
+        remedy: "what its readers lose is shown by prefix, and nothing is done about it until they can be"
+            .into(),
+    }
 }
 
 fn files_by_hook(watched: &mut Watched, database: &DatabaseDirectory) -> Option<SstRead> {
@@ -167,5 +269,65 @@ fn files_by_hook(watched: &mut Watched, database: &DatabaseDirectory) -> Option<
             debug!(target = watched.target.name, %error, "the hook gave no SST files");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sexton_tuner::evidence::{BlockFetches, Counters, SeekKind};
+    use sexton_tuner::key::Key;
+
+    fn observation(column_family: &str, tombstones_skipped: u64) -> Observation {
+        Observation {
+            column_family: Some(column_family.to_owned()),
+            kind: SeekKind::Seek,
+            key: Key::new("a"),
+            end_key: None,
+            seek: Counters { tombstones_skipped, ..Counters::default() },
+            scan: Counters::default(),
+            seek_latency_ns: 1,
+            scan_elapsed_ns: 0,
+            block_fetches: BlockFetches::default(),
+            estimated: false,
+        }
+    }
+
+    fn operations_of(homes: &[Home], open: &[&Path]) -> Vec<(String, usize)> {
+        let operations = homes.iter().map(|home| (home.clone(), observation("default", 1)));
+        let by_home = by_home(open, operations);
+        by_home.into_iter().map(|(path, all)| (path.display().to_string(), all.len())).collect()
+    }
+
+    /// Of several databases one cannot be guessed, and what readers lose in it is not left out for that.
+    #[test]
+    fn operations_of_unknown_databases_are_kept_and_charged_to_no_other() {
+        let (one, two) = (Path::new("/one"), Path::new("/two"));
+        let homes = [Home::Open("/one".into()), Home::Unknown, Home::Unknown];
+        assert_eq!(operations_of(&homes, &[one]), [("/one".to_owned(), 3)]);
+        let expected = [("/one".to_owned(), 1), ("unknown".to_owned(), 2)];
+        assert_eq!(operations_of(&homes, &[one, two]), expected);
+        assert_eq!(operations_of(&[Home::Unknown], &[]), [("unknown".to_owned(), 1)]);
+    }
+
+    /// A database whose directory was deleted, or with an Env of its own, beside one that is open.
+    #[test]
+    fn a_database_that_no_open_file_shows_is_not_the_one_that_is_open() {
+        let homes = [Home::Unseen("/gone".into()), Home::Unseen("/gone".into()), Home::Open("/one".into())];
+        let expected = [("/gone".to_owned(), 2), ("/one".to_owned(), 1)];
+        assert_eq!(operations_of(&homes, &[Path::new("/one")]), expected);
+        let many: Vec<Home> =
+            (0..UNSEEN_DATABASES_MAX + 3).map(|number| Home::Unseen(format!("/{number}").into())).collect();
+        let shown = operations_of(&many, &[]);
+        assert_eq!(shown.len(), UNSEEN_DATABASES_MAX + 1);
+        assert_eq!(shown.last(), Some(&("unknown".to_owned(), 3)));
+    }
+
+    #[test]
+    fn memtables_are_asked_about_where_most_tombstones_are_skipped() {
+        let observations =
+            [observation("a", 10), observation("b", 30), observation("c", 20), observation("a", 15)];
+        assert_eq!(with_most_tombstones(&observations, 2), ["b", "a"]);
+        assert!(with_most_tombstones(&[], 2).is_empty());
     }
 }

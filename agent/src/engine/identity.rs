@@ -61,6 +61,8 @@ pub struct Identities {
     column_families: HashMap<u64, Option<ColumnFamilyIdentity>>,
     /// Read in this window.
     databases: HashMap<u64, Option<PathBuf>>,
+    /// Names of those that show in no open file; read in this window.
+    unseen: HashMap<u64, Option<PathBuf>>,
     handles: BTreeMap<(PathBuf, String), HandlePointers>,
     /// By the address of a `ColumnFamilyData`: from the creations of iterators that were seen.
     homes: HashMap<u64, Home>,
@@ -90,14 +92,26 @@ impl Identities {
     pub fn begin_window(&mut self) {
         self.column_families.clear();
         self.databases.clear();
+        self.unseen.clear();
         if self.homes.len() > ADDRESSES_MAX {
             self.homes.clear();
         }
     }
 
+    /// What the target calls the database of an operation, where it has no file open that shows such a directory: it
+    /// has an Env of its own, or the directory was deleted under it. For showing: nothing is looked for under this name.
+    pub fn unseen(&mut self, target: &Target, operation: &Operation) -> Option<PathBuf> {
+        let address = operation.database;
+        if address == 0 || self.directory(target, address).is_some() {
+            return None;
+        }
+        let read = || read_name(target.process.pid, address);
+        self.unseen.entry(address).or_insert_with(read).clone()
+    }
+
     /// Learns from one operation; gives the directory and the column family as far as they are known.
     pub fn resolve(&mut self, target: &Target, operation: &Operation) -> (Option<PathBuf>, Option<String>) {
-        if self.column_families.len() + self.databases.len() > ADDRESSES_MAX {
+        if self.column_families.len() + self.databases.len() + self.unseen.len() > ADDRESSES_MAX {
             let file_name_offset = self.file_name_offset;
             *self = Identities { file_name_offset, ..Identities::default() };
         }
@@ -199,9 +213,19 @@ fn read_column_family(pid: u32, address: u64) -> Option<ColumnFamilyIdentity> {
 }
 
 fn read_directory(target: &Target, address: u64) -> Option<PathBuf> {
+    open_directory(target, &read_name(target.process.pid, address)?)
+}
+
+/// What a database calls itself: a name without control characters.
+fn read_name(pid: u32, address: u64) -> Option<PathBuf> {
     let name_address = address.checked_add(DATABASE_NAME_OFFSET)?;
-    let name = memory::read_std_string(target.process.pid, name_address, DIRECTORY_BYTES_MAX).ok()?;
-    open_directory(target, Path::new(&String::from_utf8(name).ok()?))
+    let name = memory::read_std_string(pid, name_address, DIRECTORY_BYTES_MAX).ok()?;
+    believable_name(name)
+}
+
+fn believable_name(name: Vec<u8>) -> Option<PathBuf> {
+    let name = String::from_utf8(name).ok()?;
+    (!name.is_empty() && !name.chars().any(char::is_control)).then(|| PathBuf::from(name))
 }
 
 /// The open database that the target calls `name`, where there is just one.
@@ -235,6 +259,14 @@ fn without_dot(path: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_databases_name_is_text() {
+        assert_eq!(believable_name(b"/dev/shm/om.db".to_vec()), Some(PathBuf::from("/dev/shm/om.db")));
+        for name in [&b""[..], b"/db\x1b[2J", b"/db\n", b"\xff\xfe"] {
+            assert_eq!(believable_name(name.to_vec()), None, "{name:?}");
+        }
+    }
 
     #[test]
     fn numbers_of_sst_files_and_of_nothing_else() {

@@ -1,6 +1,7 @@
 //! Remedies other than compaction: flushing a column family, setting one of its options. Both need the hook.
 
 use super::control::POLL_INTERVAL;
+use super::guards::properties;
 use super::history::{Begun, Place, SET_OPTIONS};
 use super::options::{OptionRecord, Wish, is_same_value};
 use super::tend::{note_value, value_in_force};
@@ -8,6 +9,7 @@ use super::{Control, Engine};
 use crate::actuator::{ActuatorError, HookClient};
 use crate::snapshot::ActionView;
 use sexton_hook_protocol::{ColumnFamilyPointers, CompactionState, OptionChange, OptionsScope};
+use sexton_tuner::evidence::MemtableDeletions;
 use sexton_tuner::plan::{Flush, SetOptions};
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
@@ -40,6 +42,8 @@ struct Worst {
     before: RangeAssessment,
     /// The action's relief in this range.
     promised: f64,
+    /// Deletions in the column family's memtables before.
+    memtable_deletions: Option<u64>,
 }
 
 impl Engine {
@@ -196,6 +200,13 @@ impl Engine {
         Ok((hook, handles.of(subject.column_family)))
     }
 
+    /// Deletions in the column family's memtables, by RocksDB's own count.
+    fn memtable_deletions(&self, subject: &Subject<'_>) -> Option<u64> {
+        let watched = self.roster.watched.iter().find(|watched| watched.target.name == subject.target)?;
+        let read = properties(watched, Path::new(subject.database), subject.column_family)?;
+        read.memtable_deletions().map(MemtableDeletions::total)
+    }
+
     /// The worst of the ranges that the action is for, with its part of the relief.
     fn worst(&self, subject: &Subject<'_>, ranges: &[KeyRange]) -> Option<Worst> {
         let of_it = |assessed: &&RangeAssessment| {
@@ -209,7 +220,8 @@ impl Engine {
         let worst = assessed().max_by(|one, two| pain(one).total_cmp(&pain(two)))?;
         let all: f64 = assessed().map(pain).sum();
         let share = if all > 0.0 { pain(worst) / all } else { 0.0 };
-        Some(Worst { before: worst.clone(), promised: subject.relief * share })
+        let (before, promised) = (worst.clone(), subject.relief * share);
+        Some(Worst { before, promised, memtable_deletions: self.memtable_deletions(subject) })
     }
 
     /// Writes down that an action begins; `None`: its target has gone, or it cannot be written down.
@@ -268,8 +280,11 @@ impl Engine {
                 ("failed", format!("{error}; {help}"))
             }
         };
+        let memtable_deletions = self.memtable_deletions(subject);
         self.history.end(id, result.is_ok(), |action| {
             action.duration_seconds = started.elapsed().as_secs_f64();
+            action.memtable_deletions_before = worst.memtable_deletions;
+            action.memtable_deletions_after = memtable_deletions;
             (action.state, action.outcome) = (state.into(), outcome);
         });
         if result.is_ok() {

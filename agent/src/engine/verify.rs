@@ -3,7 +3,7 @@
 
 use super::Engine;
 use super::guards::properties;
-use super::history::{Owed, Place};
+use super::history::{Owed, Place, SET_OPTIONS};
 use super::watched::{Pin, Watched};
 use crate::snapshot::ActionView;
 use sexton_tuner::rank::RangeAssessment;
@@ -41,7 +41,7 @@ impl Engine {
         {
             owed.seen.add(window.duration_ns as f64 / 1e9, before, after);
         }
-        let aftermath = self.history.find(owed.id).map(aftermath);
+        let aftermath = self.history.find(owed.id).and_then(aftermath);
         let is_pinned = aftermath.as_ref().is_some_and(Aftermath::is_pinned);
         if !is_pinned && !owed.seen.is_conclusive(before) && self.history.postpone(owed.clone()) {
             return;
@@ -93,15 +93,16 @@ impl Engine {
     }
 }
 
-/// What an action left behind, from its record.
-fn aftermath(action: &ActionView) -> Aftermath {
-    Aftermath {
+/// What an action left behind, from its record; `None` for an option, which drops nothing by itself.
+fn aftermath(action: &ActionView) -> Option<Aftermath> {
+    (action.action != SET_OPTIONS).then_some(Aftermath {
         deletions_before: action.deletions_before,
         deletions_after: action.deletions_after,
+        memtable_deletions_before: action.memtable_deletions_before,
         bytes_rewritten: action.bytes_rewritten,
         snapshots: action.snapshots,
         oldest_snapshot_age_seconds: action.oldest_snapshot_age_seconds,
-    }
+    })
 }
 
 /// Remembers which snapshot keeps a range's tombstones.

@@ -200,7 +200,7 @@ fn ranges_table(ranges: &[&RangeView]) -> Table<'static> {
             right(amount(Some(range.tombstones_per_seek))),
             right(amount(Some(range.misses_per_seek))),
             right(format!("{:.0} %", range.density * 100.0)),
-            right(bytes(range.cost_bytes)),
+            right(range.cost_bytes.map_or_else(|| "?".to_owned(), bytes)),
             Text::from(range.column_family.clone()),
             Text::from(format!("[{}, {end})", range.begin)),
         ])
@@ -293,7 +293,7 @@ mod tests {
             pain_seconds_per_second: 1.5,
             tombstones_per_seek: 1_042_755.8,
             density: 0.93,
-            cost_bytes: 12 << 20,
+            cost_bytes: Some(12 << 20),
             ..RangeView::default()
         };
         let gap = GapView {

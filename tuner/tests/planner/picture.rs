@@ -9,15 +9,17 @@
 //! L6 [/v/b/000 .. /v/b/999] 64MiB entries=110k deletions=50k
 //! 110x seek /v/b/ tombstones=0 took=30us then tombstones=50k reads=3 stepped=12 took=10ms
 //! past [/v/b/ .. /v/b0) ended=2026-11-20T11:55:00Z failures=1 pending
+//! memtables active=40k immutable=10k                    deletions in them, as RocksDB counts them
+//! unseen no such directory                              the SST files cannot be seen, and why
 //! options num_levels=3 compaction_style=kCompactionStyleUniversal     as an OPTIONS file has them
 //! ```
 //! Numbers may end in k or M. Operations: seek, seek_for_prev, seek_to_first, seek_to_last; `then` is
 //! the scan. `hits=` are blocks found in the cache, `timed=8 fetched=2ms` says that eight of the operation's
-//! reads were timed and took 2 ms together. A past action is `helped` unless it is `pending` or `failed`, and a
+//! reads were timed and took 2 ms together; a last word `estimated` that the tombstones are an estimate. A past action is `helped` unless it is `pending` or `failed`, and a
 //! compaction unless it says `remedy=flush` or `remedy=options`.
 
 use sexton_tuner::evidence::{
-    BlockFetches, Counters, Observation, PastAction, SeekKind, SentinelInterval, SstFile,
+    BlockFetches, Counters, MemtableDeletions, Observation, PastAction, SeekKind, SentinelInterval, SstFile,
 };
 use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::policy::RemedyKind;
@@ -59,6 +61,14 @@ pub fn parse_picture(text: &str) -> Result<Vec<Evidence>, String> {
             "past" => {
                 evidence.past_actions.push(past(&fields, column_family.clone().ok_or("past needs a cf")?)?)
             }
+            "memtables" => {
+                let name = column_family.clone().ok_or("memtables need a cf")?;
+                let count = |name: &str| Ok::<u64, String>(fields.number(name)?.unwrap_or(0));
+                let deletions =
+                    MemtableDeletions { active: count("active")?, immutable: count("immutable")? };
+                evidence.memtables.insert(name, deletions);
+            }
+            "unseen" => evidence.files_unseen = Some(rest.join(" ")),
             "options" => {
                 let stated = rest.iter().filter_map(|word| word.split_once('='));
                 let stated = stated.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -158,7 +168,7 @@ fn observation(fields: &Fields<'_>, column_family: Option<String>) -> Result<Obs
         seek_latency_ns: seek.named("took").map_or(Ok(0), parse_time)?,
         scan_elapsed_ns: scan.named("took").map_or(Ok(0), parse_time)?,
         block_fetches,
-        estimated: false,
+        estimated: fields.0.last() == Some(&"estimated"),
     })
 }
 

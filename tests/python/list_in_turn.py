@@ -1,0 +1,106 @@
+"""A Python program with several databases in one process, whose one thread lists them in turn, at a pace of its own.
+
+It knows nothing of Sexton, and calls the C API of Debian's librocksdb. Arguments: an empty directory and the library.
+In the directory it makes
+
+  often   10,000 tombstones at the front, in a file; listed ten times a round
+  rare    the same; listed once a round
+  fresh   the same, but the tombstones are in the memtable; listed once a round
+  idle0 to idle4   some keys; nobody lists them
+
+prints "ready", and lists until standard input ends. A list begins at the first key there was, steps over the
+tombstones, and returns ten keys.
+"""
+
+import ctypes
+import os
+import sys
+import threading
+
+KEYS = 20_000
+DELETED = 10_000
+NEXTS = 10
+IDLE_DATABASES = 5
+LISTS_A_ROUND = (("often", 10), ("rare", 1), ("fresh", 1))
+ROUND_PAUSE_S = 0.02
+
+POINTERS = "options_create open iter_next create_iterator writeoptions_create readoptions_create flushoptions_create"
+
+library = ctypes.CDLL(sys.argv[2], mode=os.RTLD_NOW)
+for name in POINTERS.split():
+    getattr(library, "rocksdb_" + name).restype = ctypes.c_void_p
+library.rocksdb_iter_valid.restype = ctypes.c_ubyte
+
+
+def call(name, *arguments):
+    return getattr(library, "rocksdb_" + name)(*arguments)
+
+
+def pointer(name, *arguments):
+    return ctypes.c_void_p(call(name, *arguments))
+
+
+def checked(name, *arguments):
+    """Calls a function whose last argument is where to put an error's text."""
+    error = ctypes.c_char_p()
+    result = call(name, *arguments, ctypes.byref(error))
+    if error.value:
+        sys.exit(f"{name}: {error.value.decode()}")
+    return result
+
+
+def slice_of(data):
+    return data, ctypes.c_size_t(len(data))
+
+
+def key(number):
+    return b"key%09d" % number
+
+
+def make(options, write, flush, path, keys, deleted, is_flushed):
+    """A database with so many keys, of which the first ones were deleted."""
+    database = ctypes.c_void_p(checked("open", options, path.encode()))
+    for number in range(keys):
+        checked("put", database, write, *slice_of(key(number)), *slice_of(b"v" * 100))
+    checked("flush", database, flush)
+    for number in range(deleted):
+        checked("delete", database, write, *slice_of(key(number)))
+    if is_flushed:
+        checked("flush", database, flush)
+    return database
+
+
+def list_keys(database, read):
+    iterator = pointer("create_iterator", database, read)
+    call("iter_seek", iterator, *slice_of(key(0)))
+    for _ in range(NEXTS):
+        if not call("iter_valid", iterator):
+            sys.exit("a list ended too early")
+        call("iter_next", iterator)
+    call("iter_destroy", iterator)
+
+
+def main():
+    options = pointer("options_create")
+    call("options_set_create_if_missing", options, 1)
+    call("options_set_disable_auto_compactions", options, 1)
+    write = pointer("writeoptions_create")
+    call("writeoptions_disable_WAL", write, 1)
+    read, flush = pointer("readoptions_create"), pointer("flushoptions_create")
+    databases = {}
+    for name, _ in LISTS_A_ROUND:
+        path = os.path.join(sys.argv[1], name)
+        databases[name] = make(options, write, flush, path, KEYS, DELETED, name != "fresh")
+    for index in range(IDLE_DATABASES):
+        path = os.path.join(sys.argv[1], f"idle{index}")
+        databases[f"idle{index}"] = make(options, write, flush, path, 100, 0, True)
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    print("ready", flush=True)
+    while not ended.wait(ROUND_PAUSE_S):
+        for name, lists in LISTS_A_ROUND:
+            for _ in range(lists):
+                list_keys(databases[name], read)
+
+
+main()
