@@ -137,7 +137,9 @@ is_changed=no
 if ! cmp -s "$site" "$new"; then
   is_changed=yes
   # Keep owner and mode, and replace in one step: the service never reads half a file.
-  chown --reference="$site" "$new" 2>/dev/null || true
+  # Sexton's commands have no capability, so that root may only give away what stays its own.
+  chown --reference="$site" "$new" 2>/dev/null || [ "$(stat -c %u:%g "$site")" = "$(stat -c %u:%g "$new")" ] ||
+    fail "$site is $(stat -c %U:%G "$site")'s, and this may not give the new one to them: make it $(id -un):$(id -gn)'s"
   chmod --reference="$site" "$new"
   cp -p "$site" "$old"
   mv "$new" "$site"

@@ -1,6 +1,7 @@
-//! Running a command with limits: time, output, and an end to all it started.
+//! Running a command with limits: time, output, an end to all it started, and no capability.
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -44,11 +45,19 @@ pub struct Run {
     pub output: String,
 }
 
-/// What the service manager gave the agent is not for the policy's commands.
-fn drop_ambient_capabilities() -> io::Result<()> {
-    // SAFETY: this prctl takes integers and changes only the calling process' ambient capabilities.
-    let result = unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+/// What the service manager or root gave the agent is not for the policy's commands: whatever they are tricked into, they
+/// may do what their user may do and no more. An `execve` by user 0 gives a process all of its bounding set, but never more
+/// than it had where it may gain nothing; and it has nothing.
+fn drop_capabilities() -> io::Result<()> {
+    rustix::thread::clear_ambient_capability_set()?;
+    rustix::thread::set_no_new_privs(true)?;
+    // Needs CAP_SETPCAP, which not every agent has; what stays in the bounding set cannot be gained.
+    for capability in CapabilitySet::all().iter() {
+        let _ = rustix::thread::remove_capability_from_bounding_set(capability);
+    }
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
 /// Runs `program` with `arguments`, without a shell and without input.
@@ -69,8 +78,9 @@ pub fn run(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    // SAFETY: between fork and exec the closure makes one system call and touches no memory.
-    unsafe { command.pre_exec(drop_ambient_capabilities) };
+    // SAFETY: between fork and exec the closure makes system calls about its own process; it allocates nothing and takes
+    // no lock.
+    unsafe { command.pre_exec(drop_capabilities) };
     let mut child = command.spawn()?;
     let outputs = [child.stdout.take().map(collect), child.stderr.take().map(collect)];
     let ending = watch(&mut child, started + time_limit, cancelled)?;
@@ -157,6 +167,15 @@ mod tests {
         let run = shell("echo out; echo err >&2; exit 3", PLENTY, false);
         assert!(matches!(run.ending, Ending::Ended(status) if status.code() == Some(3)));
         assert_eq!(run.output, "out\nerr\n");
+    }
+
+    /// As root this is what `execve` would give back if the command could gain anything.
+    #[test]
+    fn a_command_has_no_capability() {
+        let sets = shell("grep -E 'Cap(Inh|Prm|Eff|Amb)|NoNewPrivs' /proc/self/status", PLENTY, false).output;
+        let values: Vec<&str> = sets.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
+        let none = "0000000000000000";
+        assert_eq!(values, [none, none, none, none, "1"], "{sets}");
     }
 
     #[test]

@@ -26,6 +26,10 @@ use std::time::Duration;
 /// The client program, as MariaDB 10.5 and later name it.
 const PROGRAM: &str = "mariadb";
 
+/// What the program is told on every run. A server may answer any statement with the wish for a file of the client's; this
+/// client sends none.
+const FIXED_ARGUMENTS: [&str; 4] = ["--batch", "--skip-column-names", "--skip-reconnect", "--local-infile=0"];
+
 /// How long the program tries to connect: the server is on this node.
 const CONNECT_TIMEOUT_SECONDS: u32 = 10;
 
@@ -102,7 +106,7 @@ impl SqlClient {
     ) -> Result<Run, ActuatorError> {
         self.check_password_file()?;
         let mut arguments = self.connection()?;
-        arguments.extend(["--batch", "--skip-column-names", "--skip-reconnect"].map(str::to_owned));
+        arguments.extend(FIXED_ARGUMENTS.map(str::to_owned));
         arguments.push(format!("--connect-timeout={CONNECT_TIMEOUT_SECONDS}"));
         arguments.push(format!("--execute={statement}"));
         let run = run(PROGRAM, &arguments, time_limit, cancelled).map_err(|source| match source.kind() {
