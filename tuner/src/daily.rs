@@ -6,6 +6,13 @@ use serde::{Deserialize, Serialize};
 /// Hours that are remembered: the running one and 24 whole ones, so that nothing younger than a day is forgotten.
 const HOURS: usize = 25;
 
+/// Hours that a clock may be behind an hour that it was in: one, where it was set back by less. What lies farther ahead was
+/// noted by a clock that was wrong, and would count until that time comes.
+const HOURS_AHEAD_MAX: i64 = 1;
+
+/// Most bytes of one hour that are believed: 64 TiB, 18 GiB a second, are more than the disks of a node take.
+const BYTES_PER_HOUR_MAX: u64 = 64 << 40;
+
 /// Bytes by the hour in which they were rewritten.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DailyBytes {
@@ -14,6 +21,14 @@ pub struct DailyBytes {
 }
 
 impl DailyBytes {
+    /// As much of it as can be believed: what an earlier agent has left may hold what it was told by a target, or hours of
+    /// a clock that was wrong.
+    pub fn believable(mut self, now: Timestamp) -> DailyBytes {
+        self.hours.retain(|(_, bytes)| *bytes <= BYTES_PER_HOUR_MAX);
+        self.forget(hour_of(now));
+        self
+    }
+
     /// Adds bytes that were rewritten now.
     pub fn add(&mut self, bytes: u64, now: Timestamp) {
         let hour = hour_of(now);
@@ -33,9 +48,6 @@ impl DailyBytes {
 
     fn forget(&mut self, now: i64) {
         self.hours.retain(|(hour, _)| is_young(*hour, now));
-        // A clock that was set back leaves hours of the future: they count, and are as few.
-        let excess = self.hours.len().saturating_sub(2 * HOURS);
-        self.hours.drain(..excess);
     }
 }
 
@@ -44,7 +56,7 @@ fn hour_of(now: Timestamp) -> i64 {
 }
 
 fn is_young(hour: i64, now: i64) -> bool {
-    now.saturating_sub(hour) < HOURS as i64
+    (-HOURS_AHEAD_MAX..HOURS as i64).contains(&now.saturating_sub(hour))
 }
 
 #[cfg(test)]
@@ -66,6 +78,24 @@ mod tests {
         assert_eq!(bytes.sum(at(86_400 + 3600)), 7);
         bytes.add(1, at(200_000));
         assert_eq!(bytes.sum(at(200_000)), 1);
+    }
+
+    /// What a target said once must not keep the node from acting, nor a clock that ran ahead.
+    #[test]
+    fn what_cannot_be_is_forgotten() {
+        let mut bytes = DailyBytes::default();
+        bytes.add(7, at(0));
+        bytes.add(1 << 63, at(3600));
+        let bytes = bytes.believable(at(3600));
+        assert_eq!(bytes.sum(at(3600)), 7);
+
+        let mut bytes = DailyBytes::default();
+        bytes.add(5, at(90 * 86_400));
+        bytes.add(7, at(3599));
+        assert_eq!(bytes.sum(at(3599)), 7);
+        // A clock that was set back by a little still counts what it has just written.
+        bytes.add(3, at(3601));
+        assert_eq!(bytes.sum(at(3599)), 10);
     }
 
     proptest! {

@@ -7,6 +7,7 @@
 pub mod attention;
 pub mod back_off;
 pub mod candidate;
+pub mod charge;
 pub mod concentrate;
 pub mod cost;
 pub mod daily;

@@ -70,13 +70,14 @@ impl BudgetBucket {
     }
 
     /// Lets bytes come in at the budget's rate since the last time, up to its burst. A clock that goes
-    /// backwards brings nothing and takes nothing away.
+    /// backwards brings nothing and takes nothing away. A debt beyond a burst is forgiven: the bucket fills
+    /// within twice the time that a burst takes, whatever it was charged and by whichever agent.
     pub fn refill(&mut self, budget: &IoBudget, now: Timestamp) {
         let burst = burst_bytes(budget);
         let elapsed_ns = now.as_nanosecond() - self.refilled_at.as_nanosecond();
         let rate = i128::from(budget.rate.bytes_per_second().max(1));
         let arrived = elapsed_ns.max(0).saturating_mul(rate) / 1_000_000_000;
-        let tokens = i128::from(self.tokens_bytes) + arrived;
+        let tokens = i128::from(self.tokens_bytes.max(-burst)) + arrived;
         if elapsed_ns < 0 || tokens >= i128::from(burst) {
             self.refilled_at = now;
         } else {
@@ -195,6 +196,17 @@ mod tests {
         bucket.refill(&budget, at("2026-11-19T00:00:00Z"));
         assert_eq!(bucket.available_bytes(), 20);
         bucket.refill(&budget, at("2026-11-20T00:00:00Z"));
+        assert_eq!(bucket.available_bytes(), 100);
+    }
+
+    #[test]
+    fn a_debt_that_no_compaction_made_is_forgiven() {
+        let budget = budget(10, 100);
+        let mut bucket = BudgetBucket::full(&budget, at("2026-11-20T00:00:00Z"));
+        bucket.spend(1 << 63);
+        bucket.refill(&budget, at("2026-11-20T00:00:00Z"));
+        assert_eq!(bucket.tokens_bytes, -100);
+        bucket.refill(&budget, at("2026-11-20T00:00:20Z"));
         assert_eq!(bucket.available_bytes(), 100);
     }
 

@@ -4,7 +4,7 @@
 
 use super::effect::{Effect, in_words, nothing_left};
 use super::evidence::{SstRead, read_files};
-use super::guards::properties;
+use super::guards::{device_bytes, properties};
 use super::history::{Begun, Place};
 use super::publish::shown;
 use super::slice::Ran;
@@ -18,6 +18,7 @@ use crate::actuator::{
 use crate::snapshot::ActionView;
 use crate::sst::Order;
 use crate::target::process::is_alive;
+use sexton_tuner::charge::charged_bytes;
 use sexton_tuner::cost::Levels;
 use sexton_tuner::evidence::{MemtableDeletions, SstFile};
 use sexton_tuner::guard::Course;
@@ -31,6 +32,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use tracing::warn;
 
 /// Longest time that one compaction may take. Its bytes are bounded by the budget; a disk that needs longer
 /// for them is hurting already.
@@ -114,7 +116,7 @@ impl Engine {
         let effect =
             Effect::of(compact, files_before.as_ref(), files_after.as_ref(), ran.result.as_ref().ok())
                 .with_memtables(memtables_before, memtables_after);
-        self.charge(effect.bytes_rewritten);
+        self.charge(self.charged(compact, &effect));
         let is_gone = ran.result.is_err() && !is_alive(&process);
         // What a target that ended made of it is not known: its range rests as if it had been done.
         let rests = is_done(&ran) || ran.given_up_for.is_some() || is_gone;
@@ -131,6 +133,24 @@ impl Engine {
         }
         control.publish(self.snapshot());
         ran.given_up_for.is_none()
+    }
+
+    /// What a compaction takes from the budgets. The sizes of its files are the target's word.
+    fn charged(&self, compact: &CompactRange, effect: &Effect) -> u64 {
+        let watched = self.roster.watched.iter().find(|watched| watched.target.name == compact.target);
+        let databases = watched.into_iter().flat_map(|watched| &watched.target.databases);
+        let device_bytes = databases
+            .filter(|database| database.path == Path::new(&compact.database))
+            .find_map(|database| device_bytes(&database.path_from_agent));
+        let charged = charged_bytes(effect.bytes_rewritten, compact.cost_bytes, device_bytes);
+        if charged < effect.bytes_rewritten {
+            let (target, reported) = (compact.target.as_str(), effect.bytes_rewritten);
+            warn!(
+                target_name = target,
+                reported, charged, "a compaction that rewrote more than can be believed"
+            );
+        }
+        charged
     }
 
     /// Takes bytes that were written from the budgets.

@@ -255,6 +255,12 @@ fn free_bytes(directory: &Path) -> Option<u64> {
     Some(status.f_bavail.saturating_mul(status.f_frsize))
 }
 
+/// Bytes that a directory's file system has, free or not.
+pub(super) fn device_bytes(directory: &Path) -> Option<u64> {
+    let status = rustix::fs::statvfs(directory).ok()?;
+    Some(status.f_blocks.saturating_mul(status.f_frsize))
+}
+
 fn age_seconds(process: &ProcessId) -> Option<u64> {
     let started_s = process.start_time_ticks / procfs::ticks_per_second().max(1);
     let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -290,5 +296,6 @@ mod tests {
         assert!(age_seconds(&process).unwrap() < 3600);
         assert!(free_bytes(Path::new("/")).is_some());
         assert_eq!(free_bytes(Path::new("/nowhere")), None);
+        assert!(device_bytes(Path::new("/")) > free_bytes(Path::new("/")));
     }
 }

@@ -135,8 +135,10 @@ impl Engine {
         let loader = options.loader.name();
         info!(kernel = features.release, loader, mechanism = mechanism.describe(), "probes");
         let now = jiff::Timestamp::now();
-        let full = BudgetBucket::full(io_budget_at(&options.policy, now), now);
-        let mut bucket = history.budget().unwrap_or(full);
+        let budget = io_budget_at(&options.policy, now);
+        let mut bucket = history.budget().unwrap_or_else(|| BudgetBucket::full(budget, now));
+        // A debt that no agent could pay off is none from here on.
+        bucket.refill(budget, now);
         bucket.spend(history.take_interrupted_bytes());
         Ok(Engine {
             sentinel,

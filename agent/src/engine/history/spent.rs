@@ -26,7 +26,8 @@ impl History {
 
     /// The bytes that earlier runs have rewritten in the last day.
     pub fn daily(&self) -> DailyBytes {
-        self.chronicle.state().get(Kind::Agent, DAILY).unwrap_or_default()
+        let kept: DailyBytes = self.chronicle.state().get(Kind::Agent, DAILY).unwrap_or_default();
+        kept.believable(jiff::Timestamp::now())
     }
 
     /// Writes down the bytes of the last day.

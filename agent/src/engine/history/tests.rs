@@ -4,9 +4,11 @@
 use super::owed::VERIFY_WINDOWS_MAX;
 use super::*;
 use crate::engine::options::Wish;
+use sexton_tuner::daily::DailyBytes;
 use sexton_tuner::key::Key;
+use sexton_tuner::policy::Policy;
 use sexton_tuner::rank::RangeAssessment;
-use sexton_tuner::schedule::BudgetBucket;
+use sexton_tuner::schedule::{BudgetBucket, io_budget_at};
 use sexton_tuner::throttle::{ThrottleSetting, ThrottleState};
 use std::path::Path;
 
@@ -186,6 +188,31 @@ fn a_throttle_that_failed_in_a_process_that_has_ended_is_interrupted() {
     let mut second = open(folder.path());
     assert_eq!(second.actions().remove(0).state, "interrupted");
     assert!(second.throttles().is_empty());
+}
+
+/// What an agent was told by a target that lies about its files, and wrote down, keeps no later agent from acting.
+#[test]
+fn a_budget_that_was_emptied_by_a_lie_heals() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = open(folder.path());
+    let (now, policy) = (jiff::Timestamp::now(), Policy::default());
+    let budget = io_budget_at(&policy, now);
+    let mut bucket = BudgetBucket::full(budget, now);
+    bucket.spend(1 << 63);
+    first.keep_budget(&bucket);
+    let mut daily = DailyBytes::default();
+    daily.add(1 << 63, now);
+    first.keep_daily(&daily);
+    drop(first);
+
+    let second = open(folder.path());
+    assert_eq!(second.daily().sum(now), 0);
+    let mut bucket = second.budget().unwrap();
+    let burst = budget.burst.bytes();
+    let time_to_fill = 2 * burst / budget.rate.bytes_per_second();
+    bucket.refill(budget, now);
+    bucket.refill(budget, now + Duration::from_secs(time_to_fill));
+    assert_eq!(bucket.available_bytes(), burst);
 }
 
 #[test]
