@@ -1,5 +1,6 @@
 //! How the agent fails in front of people: one line of cause, one line of what to do, an exit code.
 
+use crate::text::shown;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -58,7 +59,8 @@ impl Failure {
 
 /// Causes from below may have line breaks; an operator greps for one line.
 fn one_line(text: impl Display) -> String {
-    text.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+    let words = text.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    shown(&words).into_owned()
 }
 
 impl From<crate::probe::ProbeError> for Failure {

@@ -14,10 +14,12 @@ pub mod failure;
 #[cfg(test)]
 mod fuzz;
 pub mod keeper;
+pub mod log;
 pub mod policy_file;
 pub mod probe;
 pub mod snapshot;
 pub mod sst;
 pub mod state;
 pub mod target;
+pub mod text;
 pub mod top;

@@ -4,9 +4,7 @@ use clap::Parser;
 use sexton::command::{
     Arguments, Command, completions, doctor, events, inspect, observe, plan, policy, run, targets, top,
 };
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -16,14 +14,7 @@ fn main() -> ExitCode {
         Command::AskLibrary(arguments) => return sexton::target::library_child::main(&arguments.library),
         _ => {}
     }
-    let filter = EnvFilter::try_from_env("SEXTON_LOG")
-        .unwrap_or_else(|_| EnvFilter::new(default_log(&arguments.command)));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .init();
+    sexton::log::start(default_log(&arguments.command));
     sexton::probe::forward_libbpf_messages();
     let result = match &arguments.command {
         Command::Run(arguments) => run::run(arguments),

@@ -1,5 +1,6 @@
 //! The events: what each says, as JSON and as a line.
 
+use crate::text::shown;
 use serde::{Deserialize, Serialize};
 use std::fmt::{Display, Formatter, Result};
 
@@ -394,13 +395,8 @@ impl Display for What {
 /// One line: number, time, event.
 impl Display for Event {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
-        write!(formatter, "{} {} {}", self.id, self.at, one_line(&self.what.to_string()))
+        write!(formatter, "{} {} {}", self.id, self.at, shown(&self.what.to_string()))
     }
-}
-
-/// Foreign words may have line breaks; an event has one line.
-fn one_line(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::doctor::{examine, text};
 use crate::failure::Failure;
 use crate::policy_file;
+use crate::text::json_shown;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -30,7 +31,7 @@ pub fn run(arguments: &DoctorArguments) -> Result<(), Failure> {
     if arguments.json {
         let json = serde_json::to_string_pretty(&report)
             .map_err(|error| Failure::new(error, "this is not expected: report it"))?;
-        println!("{json}");
+        println!("{}", json_shown(&json));
     } else {
         print!("{}", text(&report));
     }

@@ -2,6 +2,7 @@
 
 use crate::audit::Event;
 use crate::failure::Failure;
+use crate::text::json_shown;
 use crate::top::Client;
 use clap::Args;
 use std::io::{ErrorKind, Write};
@@ -60,7 +61,7 @@ pub fn run(arguments: &EventsArguments) -> Result<(), Failure> {
 fn print(event: &Event, json: bool) -> Result<bool, Failure> {
     let failed = |error: &dyn std::error::Error| Failure::new(error, "see where the output goes");
     let line = match json {
-        true => serde_json::to_string(event).map_err(|error| failed(&error))?,
+        true => json_shown(&serde_json::to_string(event).map_err(|error| failed(&error))?),
         false => event.to_string(),
     };
     let mut output = std::io::stdout().lock();

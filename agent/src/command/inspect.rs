@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::probe::Site;
 use crate::target::facts::{ProbeSite, Target};
 use crate::target::inspect::Inspector;
+use crate::text::{json_shown, print_line};
 use clap::Args;
 
 /// Arguments of `sexton inspect`.
@@ -26,7 +27,7 @@ pub fn run(arguments: &InspectArguments) -> Result<(), Failure> {
     if arguments.json {
         let json = serde_json::to_string_pretty(&targets)
             .map_err(|error| Failure::new(error, "this is not expected: report it"))?;
-        println!("{json}");
+        println!("{}", json_shown(&json));
     } else {
         targets.iter().for_each(print_text);
     }
@@ -35,30 +36,38 @@ pub fn run(arguments: &InspectArguments) -> Result<(), Failure> {
 
 fn print_text(target: &Target) {
     let module = &target.module;
-    println!("{} ({})", target.name, target.executable.display());
-    println!("  module      {}{}", module.path.display(), if module.deleted { " (deleted)" } else { "" });
-    println!("  build id    {}", module.build_id.as_deref().unwrap_or("none"));
-    println!(
+    print_line(format_args!("{} ({})", target.name, target.executable.display()));
+    print_line(format_args!(
+        "  module      {}{}",
+        module.path.display(),
+        if module.deleted { " (deleted)" } else { "" }
+    ));
+    print_line(format_args!("  build id    {}", module.build_id.as_deref().unwrap_or("none")));
+    print_line(format_args!(
         "  RocksDB     {}.{} from {}",
         module.version.major, module.version.minor, module.version.source
-    );
-    println!("  functions   found by {:?}", module.found_by);
-    println!("  counts      {:?}", module.counts);
+    ));
+    print_line(format_args!("  functions   found by {:?}", module.found_by));
+    print_line(format_args!("  counts      {:?}", module.counts));
     if let (Some(layout), Some(source)) = (&module.layout, module.layout_source) {
-        println!("  counters    as in RocksDB {}, from {source:?}", layout.versions);
+        print_line(format_args!("  counters    as in RocksDB {}, from {source:?}", layout.versions));
     }
     if let Some(tls) = module.tls {
-        println!("  TLS         {tls:?}");
+        print_line(format_args!("  TLS         {tls:?}"));
     }
     for database in &target.databases {
-        println!("  database    {}", database.path.display());
+        print_line(format_args!("  database    {}", database.path.display()));
     }
     for site in Site::SHOWN {
-        println!("  probe       {:<13} {}", site.label(), describe(site.place(&module.sites)));
+        print_line(format_args!(
+            "  probe       {:<13} {}",
+            site.label(),
+            describe(site.place(&module.sites))
+        ));
     }
     for gap in &target.gaps {
-        println!("  missing     {}: {}", gap.what, gap.reason);
-        println!("              {}", gap.remedy);
+        print_line(format_args!("  missing     {}: {}", gap.what, gap.reason));
+        print_line(format_args!("              {}", gap.remedy));
     }
 }
 

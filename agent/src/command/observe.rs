@@ -10,6 +10,7 @@ use crate::probe::{
 use crate::target::facts::Target;
 use crate::target::inspect::Inspector;
 use crate::target::process::is_alive;
+use crate::text::{json_shown, shown};
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -82,7 +83,7 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
         block_reads_per_operation: arguments.block_reads_per_operation,
     };
     let mut window = windows.open(&target, SLOT, thresholds, &Credit::unlimited(), &opening)?;
-    eprintln!("observing {}", target.name);
+    eprintln!("observing {}", shown(&target.name));
     if let Some(reason) = sentinel.absence() {
         eprintln!("this kernel has no sentinel, totals are those of the window: {reason}");
     }
@@ -118,7 +119,7 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
         "observations": observations(&target, &result, arguments.show_keys),
     });
     if arguments.json {
-        println!("{report}")
+        println!("{}", json_shown(&report.to_string()))
     } else {
         print_text(&report, result.totals_by)
     }

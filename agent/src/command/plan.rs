@@ -4,6 +4,7 @@ use crate::engine::{Engine, EngineOptions};
 use crate::failure::Failure;
 use crate::policy_file;
 use crate::probe::Loader;
+use crate::text::{json_shown, print_line};
 use clap::Args;
 use sexton_tuner::policy::{Mode, Policy};
 use std::path::PathBuf;
@@ -47,7 +48,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     if arguments.json {
         let json = serde_json::to_string_pretty(&snapshot)
             .map_err(|error| Failure::new(error, "this is not expected: report it"))?;
-        println!("{json}");
+        println!("{}", json_shown(&json));
         return Ok(());
     }
     println!(
@@ -59,14 +60,21 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         snapshot.plan.budget_bytes
     );
     for step in &snapshot.plan.steps {
-        println!("{} {} {} [{}, {})", step.action, step.target, step.subject, step.begin, end(&step.end));
-        println!("  {}", step.reason);
+        print_line(format_args!(
+            "{} {} {} [{}, {})",
+            step.action,
+            step.target,
+            step.subject,
+            step.begin,
+            end(&step.end)
+        ));
+        print_line(format_args!("  {}", step.reason));
         for command in &step.commands {
-            println!("  run: {command}");
+            print_line(format_args!("  run: {command}"));
         }
     }
     for refusal in &snapshot.plan.refusals {
-        println!("not {}: {} ({})", refusal.subject, refusal.reason, refusal.rule);
+        print_line(format_args!("not {}: {} ({})", refusal.subject, refusal.reason, refusal.rule));
     }
     Ok(())
 }

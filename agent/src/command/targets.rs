@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::target::inspect::Inspector;
+use crate::text::{json_shown, print_line, shown};
 use clap::Args;
 
 /// Arguments of `sexton targets`.
@@ -21,12 +22,12 @@ pub fn run(arguments: &TargetsArguments) -> Result<(), Failure> {
         Inspector::new().discover().into_iter().partition(Result::is_ok);
     let targets: Vec<_> = targets.into_iter().flatten().collect();
     for error in errors.iter().filter_map(|error| error.as_ref().err()) {
-        eprintln!("warning: {error}");
+        eprintln!("warning: {}", shown(&error.to_string()));
     }
     if arguments.json {
         let json = serde_json::to_string_pretty(&targets)
             .map_err(|error| Failure::new(error, "this is not expected: report it"))?;
-        println!("{json}");
+        println!("{}", json_shown(&json));
         return Ok(());
     }
     if targets.is_empty() {
@@ -36,12 +37,13 @@ pub fn run(arguments: &TargetsArguments) -> Result<(), Failure> {
     }
     for target in &targets {
         let version = &target.module.version;
-        println!("{:<24} RocksDB {}.{}", target.name, version.major, version.minor);
+        let name = shown(&target.name);
+        println!("{name:<24} RocksDB {}.{}", version.major, version.minor);
         if target.is_command_line_cut {
             println!("{:24} a command line of which only the first MiB can be matched", "");
         }
         for database in &target.databases {
-            println!("{:24} {}", "", database.path.display());
+            print_line(format_args!("{:24} {}", "", database.path.display()));
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! `sexton top`: a live view of a running agent, or of an engine of its own.
 
 use crate::failure::Failure;
+use crate::text::json_shown;
 use crate::top::{
     Client, KeyReader, Picture, Screen, Source, State, TopError, draw, is_terminal, plain_text,
 };
@@ -79,7 +80,7 @@ pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
     if arguments.json {
         let json = serde_json::to_string_pretty(&state.report())
             .map_err(|error| Failure::new(error, "this is not expected: report it"))?;
-        println!("{json}");
+        println!("{}", json_shown(&json));
     } else {
         print!("{}", plain_text(&state));
     }
