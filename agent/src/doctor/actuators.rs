@@ -4,7 +4,7 @@ use super::finding::Finding;
 use crate::actuator::{HOOK_LIBRARY_FILE_NAME, SqlActuator, SqlTrouble, check_attachable, find_hook_library};
 use crate::target::elf::ElfHeaders;
 use crate::target::facts::Target;
-use object::ReadCache;
+use crate::target::source::{Allowance, Source};
 use sexton_tuner::policy::Policy;
 use std::fs::File;
 use std::io::Read;
@@ -142,9 +142,10 @@ fn has_hook(maps: &str) -> bool {
 
 fn exports_the_interface(target: &Target) -> Result<bool, String> {
     let file = File::open(&target.module.path_from_agent).map_err(|error| error.to_string())?;
-    let cache = ReadCache::new(file);
-    let headers = ElfHeaders::read(&cache).map_err(|error| error.to_string())?;
-    let symbols = headers.symbols(&cache, &[COMPACT_RANGE]).map_err(|error| error.to_string())?;
+    let allowance = Allowance::default();
+    let symbols = Source::of_file(&file, &allowance)
+        .and_then(|source| ElfHeaders::read(&source)?.symbols(&source, &[COMPACT_RANGE]));
+    let symbols = symbols.map_err(|error| error.to_string())?;
     Ok(symbols.get(COMPACT_RANGE).is_some_and(|symbol| symbol.dynamic))
 }
 

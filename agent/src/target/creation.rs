@@ -8,7 +8,6 @@
 use super::learn::Reader;
 use super::trace::Access;
 use super::vtables::Vtable;
-use object::ReadRef;
 use std::collections::BTreeSet;
 
 /// Functions that a vtable of `DBImpl` has at least; 6.x has 130, 11.12 has 197.
@@ -24,13 +23,16 @@ const CALL_DEPTH_MAX: usize = 3;
 /// Functions looked into from one slot; creating an iterator calls some dozens.
 const FUNCTIONS_MAX: usize = 96;
 
+/// Databases that may create it: `DBImpl`, those derived from it, and those that wrap one are some twenty.
+const DATABASES_MAX: usize = 64;
+
 /// Slots from `NewIterator` to the functions that make several; since 11.x the first of these only calls the
 /// second.
 const NEW_ITERATORS_AFTER: std::ops::RangeInclusive<usize> = 2..=3;
 
 /// `DBImpl::NewIterator`, given the vtable of `DBImpl` or all that could be it, and that of what it creates.
-pub(super) fn new_iterator<'data, R: ReadRef<'data>>(
-    reader: &mut Reader<'_, R>,
+pub(super) fn new_iterator(
+    reader: &mut Reader<'_, '_>,
     databases: &[Vtable],
     created: &Vtable,
 ) -> Option<u64> {
@@ -38,6 +40,7 @@ pub(super) fn new_iterator<'data, R: ReadRef<'data>>(
         .iter()
         .filter(|vtable| vtable.slots.len() >= DATABASE_SLOTS_MIN)
         .filter_map(|vtable| Some((vtable, first_that_creates(reader, vtable, created)?)))
+        .take(DATABASES_MAX)
         .collect();
     let most = found.iter().map(|(vtable, _)| vtable.slots.len()).max()?;
     found.retain(|(vtable, _)| vtable.slots.len() * 10 >= most * 9);
@@ -57,11 +60,7 @@ fn in_common(one: &Vtable, other: &Vtable) -> usize {
 
 /// The first function behind the destructors that leads to the creation, if the one where `NewIterators` is
 /// does so, too.
-fn first_that_creates<'data, R: ReadRef<'data>>(
-    reader: &mut Reader<'_, R>,
-    database: &Vtable,
-    created: &Vtable,
-) -> Option<u64> {
+fn first_that_creates(reader: &mut Reader<'_, '_>, database: &Vtable, created: &Vtable) -> Option<u64> {
     let slot = (2..SLOTS_MAX).find(|&slot| {
         database.slots.get(slot).is_some_and(|&function| leads_to(reader, function, created))
     })?;
@@ -73,13 +72,17 @@ fn first_that_creates<'data, R: ReadRef<'data>>(
 
 /// Whether a function, or one that it calls, takes the vtable's address. A linker may leave the addition of
 /// the two words before the first slot to the code.
-fn leads_to<'data, R: ReadRef<'data>>(reader: &mut Reader<'_, R>, function: u64, created: &Vtable) -> bool {
+fn leads_to(reader: &mut Reader<'_, '_>, function: u64, created: &Vtable) -> bool {
     let addresses = [created.address, created.address.wrapping_sub(16)];
     let mut seen = BTreeSet::from([function]);
     let mut last = vec![function];
     for depth in 0..=CALL_DEPTH_MAX {
         let mut next = Vec::new();
         for function in last {
+            let called = reader.trace(function).calls.len();
+            if !reader.look_at(1 + called) {
+                return false;
+            }
             let trace = reader.trace(function);
             if addresses.iter().any(|&address| trace.accesses.contains(&Access::AddressTaken(address))) {
                 return true;

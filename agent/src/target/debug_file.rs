@@ -1,8 +1,8 @@
 //! Symbols in a separate file with debug information, as distributions put them into
 //! `/usr/lib/debug/.build-id/`.
 
-use super::elf::{ElfHeaders, Symbol};
-use object::ReadCache;
+use super::elf::{ElfError, ElfHeaders, Symbol};
+use super::source::{Allowance, Source};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,21 +13,32 @@ use std::path::{Path, PathBuf};
 const BUILD_ID_DIGITS: std::ops::RangeInclusive<usize> = 4..=128;
 
 /// The wanted symbols in the debug file of this build id below one of these root directories; none where
-/// there is no such file.
+/// there is no such file, or none that can be understood. Reading it is part of examining the file that it is for.
+///
+/// # Errors
+/// [`ElfError::TooMuch`].
 pub(super) fn symbols(
     build_id: &str,
     roots: &[PathBuf],
     wanted: &[&'static str],
-) -> BTreeMap<&'static str, Symbol> {
-    roots.iter().find_map(|root| read(root, build_id, wanted)).unwrap_or_default()
+    allowance: &Allowance,
+) -> Result<BTreeMap<&'static str, Symbol>, ElfError> {
+    let found = roots.iter().find_map(|root| read(root, build_id, wanted, allowance));
+    allowance.check()?;
+    Ok(found.unwrap_or_default())
 }
 
-fn read(root: &Path, build_id: &str, wanted: &[&'static str]) -> Option<BTreeMap<&'static str, Symbol>> {
+fn read(
+    root: &Path,
+    build_id: &str,
+    wanted: &[&'static str],
+    allowance: &Allowance,
+) -> Option<BTreeMap<&'static str, Symbol>> {
     let file = open(root, &relative_path(build_id)?)?;
-    let cache = ReadCache::new(&file);
-    let headers = ElfHeaders::read_without_code(&cache).ok()?;
+    let source = Source::of_file(&file, allowance).ok()?;
+    let headers = ElfHeaders::read_without_code(&source).ok()?;
     // Whoever put it there may have taken another build's.
-    (headers.build_id(&cache)? == build_id).then(|| headers.symbols(&cache, wanted).ok())?
+    (headers.build_id(&source)? == build_id).then(|| headers.symbols(&source, wanted).ok())?
 }
 
 fn relative_path(build_id: &str) -> Option<PathBuf> {

@@ -4,31 +4,57 @@
 //! The file is untrusted (its owner may rewrite it at any time), so it is read, never mapped: a mapping of
 //! a file that shrinks kills the reader. What the symbols are for is the business of `module` and `tls`.
 
+use super::raw::{
+    PROGRAM_HEADER_BYTES, SYMBOL_BYTES, first_section, load_segment, program_headers, read_file_header,
+    read_symbol, sections, tls_segment, u16_at, u32_at, u64_at,
+};
 use super::scan;
-use object::elf::{self, FileHeader64, ProgramHeader64, Rela64, SectionHeader64, Sym64};
-use object::read::elf::{FileHeader as _, NoteIterator};
-use object::{LittleEndian, ReadRef, pod};
+use super::source::Source;
+use object::LittleEndian;
+use object::elf::{self, FileHeader64};
+use object::read::elf::NoteIterator;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 
-/// Largest file that is looked into: browsers and databases with debug information reach 3 GB.
-pub const FILE_BYTES_MAX: u64 = 8 << 30;
+/// Most `PT_LOAD` segments of a file; real ones have four to ten.
+pub const LOAD_SEGMENTS_MAX: usize = 64;
 
-/// Largest single part (a symbol table, a string table) that is read at once.
-pub const PART_BYTES_MAX: u64 = 512 << 20;
+/// Bytes of `.dynamic`: entries have 16, and there are some dozens.
+const DYNAMIC_BYTES_MAX: u64 = 1 << 20;
 
-/// Most sections and segments of a linked file: real ones have some dozens, some hundred with
-/// sections kept apart.
-pub const HEADERS_MAX: usize = 65_536;
+/// Sections with notes that are looked into, and bytes of each: real files have two to five, of some dozen bytes.
+const NOTES_MAX: usize = 16;
+const NOTE_BYTES_MAX: u64 = 65_536;
+
+/// Bytes of a build id: SHA-1 has 20; linkers make none that is longer than a SHA-512.
+const BUILD_ID_BYTES_MAX: usize = 64;
 
 /// Bytes of code that are read at once: most functions lie in one or two such pages.
 const CODE_PAGE_BYTES: u64 = 4096;
 
-/// Most bytes of a symbol's name that are compared.
-const NAME_BYTES_MAX: usize = 4096;
+/// Bytes of code that are read behind a page, so that each instruction which begins in it is whole.
+const CODE_PAGE_OVERLAP_BYTES: u64 = 16;
 
-const ENDIAN: LittleEndian = LittleEndian;
+/// Most bytes of the name of a thread-local variable; a longer one is none that is asked for.
+const NAME_BYTES_MAX: u64 = 512;
+
+/// Places of one name in a string table that are believed; linkers write a name once.
+const NAME_PLACES_MAX: usize = 64;
+
+/// Bytes of a name that string tables are searched for: names that begin alike are found in one pass.
+const NAME_STEM_BYTES: usize = 8;
+
+/// Relocation sections that are read; real files have two.
+const RELOCATION_TABLES_MAX: usize = 16;
+
+/// Thread-local relocations that are read; a server with hundreds of thread-local variables has as many.
+const TLS_RELOCATIONS_MAX: usize = 4096;
+
+/// Work of a relocation whose target is of interest, beside reading it.
+const RELOCATION_HIT_WORK: u64 = 64;
+
+const RELOCATION_BYTES: usize = 24;
+const DYNAMIC_ENTRY_BYTES: usize = 16;
 
 /// What is wrong with an ELF file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +87,12 @@ pub enum ElfError {
         /// The limit.
         limit: u64,
     },
+    /// Examining it takes more than one file may take of the agent.
+    #[error("examining it takes more {resource} than one file may take of the agent")]
+    TooMuch {
+        /// Memory or time.
+        resource: &'static str,
+    },
     /// The file could not be read.
     #[error("reading it failed: {message}")]
     Io {
@@ -77,14 +109,24 @@ impl ElfError {
         }
         ElfError::Io { message: error.to_string() }
     }
+
+    /// A part that is not inside the file.
+    pub(super) fn outside(offset: u64, size: u64) -> ElfError {
+        malformed("part", format!("({size} bytes at {offset:#x}) is not inside the file"))
+    }
+
+    /// The same error with the name of the part.
+    pub(super) fn of(self, name: &str) -> ElfError {
+        match self {
+            ElfError::Malformed { part, reason } if part == "part" => malformed(name, reason),
+            other => other,
+        }
+    }
 }
 
-fn malformed(part: &str, reason: impl ToString) -> ElfError {
+/// A part that is not as it should be.
+pub(super) fn malformed(part: &str, reason: impl ToString) -> ElfError {
     ElfError::Malformed { part: part.to_string(), reason: reason.to_string() }
-}
-
-fn unreadable(part: &str, error: object::read::Error) -> ElfError {
-    malformed(part, format!("cannot be read ({error}): the file was cut or changed"))
 }
 
 /// One `PT_LOAD` segment.
@@ -172,6 +214,10 @@ pub struct ElfHeaders {
     pub tls: Option<TlsSegment>,
     /// Sections; empty when the file has no section headers.
     pub sections: Vec<Section>,
+    /// Address and size of the table for unwinding (`PT_GNU_EH_FRAME`).
+    pub unwind_table: Option<(u64, u64)>,
+    /// Addresses of code, `(first, size)`, in order and without overlaps.
+    code: Vec<(u64, u64)>,
 }
 
 impl ElfHeaders {
@@ -179,10 +225,13 @@ impl ElfHeaders {
     ///
     /// # Errors
     /// [`ElfError`].
-    pub fn read<'data, R: ReadRef<'data>>(data: R) -> Result<ElfHeaders, ElfError> {
-        let headers = ElfHeaders::read_without_code(data)?;
-        let length = data.len().map_err(|()| ElfError::Io { message: "its size is unknown".into() })?;
-        if let Some(segment) = headers.load.iter().find(|s| is_outside(s.file_offset, s.file_size, length)) {
+    pub fn read(source: &Source<'_>) -> Result<ElfHeaders, ElfError> {
+        let headers = ElfHeaders::read_without_code(source)?;
+        let is_outside = |segment: &&LoadSegment| {
+            let end = segment.file_offset.checked_add(segment.file_size);
+            end.is_none_or(|end| end > source.length())
+        };
+        if let Some(segment) = headers.load.iter().find(is_outside) {
             let reason =
                 format!("at {:#x} ends behind the end of the file, which was cut", segment.file_offset);
             return Err(malformed("load segment", reason));
@@ -194,36 +243,27 @@ impl ElfHeaders {
     ///
     /// # Errors
     /// [`ElfError`].
-    pub fn read_without_code<'data, R: ReadRef<'data>>(data: R) -> Result<ElfHeaders, ElfError> {
-        let length = data.len().map_err(|()| ElfError::Io { message: "its size is unknown".into() })?;
-        if length > FILE_BYTES_MAX {
-            return Err(ElfError::TooLarge { part: "file".into(), size: length, limit: FILE_BYTES_MAX });
+    pub fn read_without_code(source: &Source<'_>) -> Result<ElfHeaders, ElfError> {
+        let header = read_file_header(source)?;
+        let first_section = first_section(source, header)?;
+        let programs = program_headers(source, header, first_section)?;
+        let kind = |program: &[u8; PROGRAM_HEADER_BYTES]| u32_at(program, 0);
+        let load: Vec<LoadSegment> =
+            programs.iter().filter(|program| kind(program) == elf::PT_LOAD.0).map(load_segment).collect();
+        if load.len() > LOAD_SEGMENTS_MAX {
+            let (size, limit) = (load.len() as u64, LOAD_SEGMENTS_MAX as u64);
+            return Err(ElfError::TooLarge { part: "list of load segments".into(), size, limit });
         }
-        let header = read_file_header(data)?;
-        let programs = header.program_headers(ENDIAN, data).map_err(|e| unreadable("program headers", e))?;
-        let sections = header.sections(ENDIAN, data).map_err(|e| unreadable("section headers", e))?;
-        for (part, count) in [("program headers", programs.len()), ("section headers", sections.len())] {
-            if count > HEADERS_MAX {
-                let (size, limit) = (count as u64, HEADERS_MAX as u64);
-                return Err(ElfError::TooLarge { part: part.into(), size, limit });
-            }
-        }
-        let tls = programs.iter().find(|p| p.p_type.get(ENDIAN) == elf::PT_TLS);
+        let tls = programs.iter().find(|program| kind(program) == elf::PT_TLS.0);
+        let unwind = programs.iter().find(|program| kind(program) == elf::PT_GNU_EH_FRAME.0);
+        let code = load.iter().filter(|segment| segment.executable);
         Ok(ElfHeaders {
-            fixed_address: header.e_type.get(ENDIAN) == elf::ET_EXEC,
-            load: programs
-                .iter()
-                .filter(|p| p.p_type.get(ENDIAN) == elf::PT_LOAD)
-                .map(load_segment)
-                .collect(),
+            fixed_address: u16_at(header, 16) == elf::ET_EXEC.0,
+            code: scan::merged(code.map(|segment| (segment.address, segment.file_size)).collect()),
+            load,
             tls: tls.map(tls_segment).transpose()?,
-            sections: sections
-                .iter()
-                .map(|section| {
-                    let name = sections.section_name(ENDIAN, section).unwrap_or_default();
-                    read_section(section, name)
-                })
-                .collect(),
+            unwind_table: unwind.map(|program| (u64_at(program, 16), u64_at(program, 32))),
+            sections: sections(source, header, first_section)?,
         })
     }
 
@@ -247,22 +287,21 @@ impl ElfHeaders {
 
     /// Whether an address is in a segment that is mapped for execution.
     pub fn is_code(&self, address: u64) -> bool {
-        self.load.iter().any(|segment| {
-            segment.executable
-                && address.checked_sub(segment.address).is_some_and(|into| into < segment.file_size)
-        })
+        let behind = self.code.partition_point(|(first, _)| *first <= address);
+        let before = behind.checked_sub(1).and_then(|at| self.code.get(at));
+        before.is_some_and(|(first, size)| address - first < *size)
     }
 
     /// Where read-only data is in the file, `(offset, size)`: the sections, or, in a file without section
-    /// headers, all that is loaded.
+    /// headers, all that is loaded. No byte is in two of them.
     pub fn read_only_data(&self) -> Vec<(u64, u64)> {
         let sections = self.sections.iter().filter(|section| section.name.starts_with(".rodata"));
         let found: Vec<_> = sections.map(|section| (section.file_offset, section.size)).collect();
-        if found.is_empty() {
+        scan::merged(if found.is_empty() {
             self.load.iter().map(|s| (s.file_offset, s.file_size)).collect()
         } else {
             found
-        }
+        })
     }
 
     /// Where pointers can be: `(file offset, address, size)`. In a file that is loaded where it says,
@@ -272,91 +311,106 @@ impl ElfHeaders {
         data.map(|segment| (segment.file_offset, segment.address, segment.file_size)).collect()
     }
 
-    /// The code at an address: at least `length_min` bytes where there are so many. Pages of the file are
-    /// read, so that the instructions of a function share one read.
-    pub fn code_at<'data, R: ReadRef<'data>>(
-        &self,
-        data: R,
-        address: u64,
-        length_min: u64,
-    ) -> Option<&'data [u8]> {
+    /// The page of code that holds an address: the address of its first byte, and its bytes, with some behind it, so
+    /// that an instruction which begins in it is whole.
+    pub fn code_page<'s>(&self, source: &'s Source<'_>, address: u64) -> Option<(u64, &'s [u8])> {
         let segment = self.load.iter().find(|segment| {
             segment.executable
                 && address.checked_sub(segment.address).is_some_and(|into| into < segment.file_size)
         })?;
-        let into = address - segment.address;
-        let page = into & !(CODE_PAGE_BYTES - 1);
-        let length = (CODE_PAGE_BYTES + length_min).min(segment.file_size - page);
-        let bytes = data.read_bytes_at(segment.file_offset.checked_add(page)?, length).ok()?;
-        bytes.get(usize::try_from(into - page).ok()?..)
+        let page = (address - segment.address) & !(CODE_PAGE_BYTES - 1);
+        let length = (CODE_PAGE_BYTES + CODE_PAGE_OVERLAP_BYTES).min(segment.file_size - page);
+        let bytes = source.bytes(segment.file_offset.checked_add(page)?, length).ok()?;
+        Some((segment.address + page, bytes))
     }
 
     /// The relocations that fill in pointers to the file's own data and code.
     ///
     /// # Errors
     /// As [`ElfHeaders::symbols`].
-    pub fn word_relocations<'data, R: ReadRef<'data>>(&self, data: R) -> Result<WordRelocations, ElfError> {
-        let mut relocations = WordRelocations::default();
-        for section in self.sections.iter().filter(|section| section.kind == elf::SHT_RELA.0) {
-            let table = self.linked(section).filter(|table| table.kind == elf::SHT_DYNSYM.0);
-            let symbols = match table {
-                Some(table) => self.symbol_table(data, table)?.0.iter().map(defined_value).collect(),
-                None => Vec::new(),
-            };
-            relocations.tables.push(RelocationTable {
-                file_offset: section.file_offset,
-                size: section.size,
-                symbols,
-            });
+    pub fn word_relocations(&self, source: &Source<'_>) -> Result<WordRelocations, ElfError> {
+        let dynamic = self.first_of(elf::SHT_DYNSYM);
+        let mut symbols = Vec::new();
+        if let Some(table) = dynamic {
+            let count = table.size / SYMBOL_BYTES as u64;
+            source.allowance().take_memory(count.saturating_mul(size_of::<Option<u64>>() as u64))?;
+            scan::entries::<SYMBOL_BYTES>(source, table.file_offset, table.size, |symbol| {
+                symbols.push((u16_at(symbol, 6) != elf::SHN_UNDEF.0).then(|| u64_at(symbol, 8)));
+                Ok(true)
+            })
+            .map_err(|error| error.of(&table.name))?;
         }
-        Ok(relocations)
+        Ok(WordRelocations { tables: self.relocation_tables(), symbols })
     }
 
-    /// The bytes at an address, at most `length_max`, fewer at the end of a segment.
-    pub fn bytes_at<'data, R: ReadRef<'data>>(
-        &self,
-        data: R,
-        address: u64,
-        length_max: u64,
-    ) -> Option<&'data [u8]> {
-        let (offset, rest) = self.file_offset_of(address)?;
-        data.read_bytes_at(offset, rest.min(length_max)).ok()
-    }
-
-    /// Where the string tables of symbols are, `.dynstr` first: `(offset, size)`. A name that is in none
-    /// of them is no symbol's name.
-    pub fn symbol_string_tables(&self) -> Vec<(u64, u64)> {
-        let mut tables = Vec::new();
-        for kind in [elf::SHT_DYNSYM, elf::SHT_SYMTAB] {
-            for section in self.sections.iter().filter(|section| section.kind == kind.0) {
-                if let Some(strings) = self.linked(section) {
-                    tables.push((strings.file_offset, strings.size));
-                }
+    /// Where the dynamic linker's relocations are, `(offset, size)`, no byte in two of them: those that refer to the
+    /// dynamic symbols, or to none.
+    fn relocation_tables(&self) -> Vec<(u64, u64)> {
+        let is_dynamic = |section: &&Section| {
+            section.kind == elf::SHT_RELA.0
+                && (section.link == 0
+                    || self.linked(section).is_some_and(|table| table.kind == elf::SHT_DYNSYM.0))
+        };
+        let mut tables: Vec<(u64, u64)> = Vec::new();
+        for section in self.sections.iter().filter(is_dynamic).take(RELOCATION_TABLES_MAX) {
+            let end = section.file_offset.saturating_add(section.size);
+            let overlaps = |&(offset, size): &(u64, u64)| {
+                section.file_offset < offset.saturating_add(size) && offset < end
+            };
+            if !tables.iter().any(overlaps) {
+                tables.push((section.file_offset, section.size));
             }
         }
         tables
     }
 
+    /// The bytes at an address, at most `length_max`, fewer at the end of a segment.
+    pub fn bytes_at<'s>(&self, source: &'s Source<'_>, address: u64, length_max: u64) -> Option<&'s [u8]> {
+        let (offset, rest) = self.file_offset_of(address)?;
+        source.bytes(offset, rest.min(length_max)).ok()
+    }
+
+    /// Where the string tables of symbols are, `.dynstr` first: `(offset, size)`. A name that is in none
+    /// of them is no symbol's name.
+    pub fn symbol_string_tables(&self) -> Vec<(u64, u64)> {
+        let tables = [elf::SHT_DYNSYM, elf::SHT_SYMTAB].into_iter().filter_map(|kind| self.first_of(kind));
+        let strings = tables.filter_map(|table| self.linked(table));
+        let mut found: Vec<_> = strings.map(|strings| (strings.file_offset, strings.size)).collect();
+        found.dedup();
+        found
+    }
+
     /// The defined symbols among the wanted ones, from `.dynsym` and `.symtab`. A version behind `@` is
     /// no part of a name.
     ///
+    /// The names are looked for in the string tables, and the symbol tables then for where they stand there: tables of
+    /// hundreds of megabytes pass by a chunk at a time.
+    ///
     /// # Errors
-    /// [`ElfError`] when a table is not inside the file or too large.
-    pub fn symbols<'data, 'name, R: ReadRef<'data>>(
+    /// [`ElfError`] when a table is not inside the file, or looking through it is too much.
+    pub fn symbols<'name>(
         &self,
-        data: R,
+        source: &Source<'_>,
         wanted: &[&'name str],
     ) -> Result<BTreeMap<&'name str, Symbol>, ElfError> {
         let mut found = BTreeMap::new();
         for kind in [elf::SHT_DYNSYM, elf::SHT_SYMTAB] {
-            for section in self.sections.iter().filter(|section| section.kind == kind.0) {
-                let (symbols, strings) = self.symbol_table(data, section)?;
-                for symbol in symbols.iter().filter(|s| s.st_shndx.get(ENDIAN) != elf::SHN_UNDEF) {
-                    let Some(name) = name_in(strings, symbol.st_name.get(ENDIAN)) else { continue };
-                    let Some(name) = wanted.iter().find(|wanted| wanted.as_bytes() == name) else { continue };
+            let Some(table) = self.first_of(kind) else { continue };
+            let strings = self.strings_of(table)?;
+            let names = places_of_names(source, strings, wanted).map_err(|error| error.of(&strings.name))?;
+            if names.is_empty() {
+                continue;
+            }
+            scan::entries::<SYMBOL_BYTES>(source, table.file_offset, table.size, |symbol| {
+                if let Ok(at) = names.binary_search_by_key(&u32_at(symbol, 0), |(place, _)| *place)
+                    && let Some((_, name)) = names.get(at)
+                    && u16_at(symbol, 6) != elf::SHN_UNDEF.0
+                {
                     found.entry(*name).or_insert_with(|| read_symbol(symbol, kind == elf::SHT_DYNSYM));
                 }
-            }
+                Ok(true)
+            })
+            .map_err(|error| error.of(&table.name))?;
         }
         Ok(found)
     }
@@ -365,26 +419,33 @@ impl ElfHeaders {
     ///
     /// # Errors
     /// As [`ElfHeaders::symbols`].
-    pub fn tls_relocations<'data, R: ReadRef<'data>>(&self, data: R) -> Result<Vec<TlsRelocation>, ElfError> {
-        let mut found = Vec::new();
-        for section in self.sections.iter().filter(|section| section.kind == elf::SHT_RELA.0) {
-            let table = self.linked(section).filter(|table| table.kind == elf::SHT_DYNSYM.0);
-            let Some(table) = table else { continue };
-            let (symbols, strings) = self.symbol_table(data, table)?;
-            let relocations: &[Rela64<LittleEndian>] = entries(&section.name, part(data, section)?)?;
-            found.extend(relocations.iter().filter_map(|rela| tls_relocation(rela, symbols, strings)));
+    pub fn tls_relocations(&self, source: &Source<'_>) -> Result<Vec<TlsRelocation>, ElfError> {
+        let mut entries = Vec::new();
+        let Some(table) = self.first_of(elf::SHT_DYNSYM) else { return Ok(Vec::new()) };
+        for (offset, size) in self.relocation_tables() {
+            scan::entries::<RELOCATION_BYTES>(source, offset, size, |relocation| {
+                if tls_relocation_kind(relocation).is_some() {
+                    entries.push(*relocation);
+                }
+                Ok(entries.len() < TLS_RELOCATIONS_MAX)
+            })
+            .map_err(|error| error.of("relocation table"))?;
         }
-        Ok(found)
+        let strings = self.strings_of(table)?;
+        let read = |relocation| tls_relocation(source, relocation, table, strings).transpose();
+        entries.iter().filter_map(read).collect()
     }
 
     /// The GNU build id in hexadecimal.
-    pub fn build_id<'data, R: ReadRef<'data>>(&self, data: R) -> Option<String> {
+    pub fn build_id(&self, source: &Source<'_>) -> Option<String> {
         let notes = self.sections.iter().filter(|section| section.kind == elf::SHT_NOTE.0);
-        notes.filter(|section| section.size <= 65_536).find_map(|section| {
-            let bytes = part(data, section).ok()?;
-            let mut notes = NoteIterator::<FileHeader64<LittleEndian>>::new(ENDIAN, 4, bytes).ok()?;
+        notes.filter(|section| section.size <= NOTE_BYTES_MAX).take(NOTES_MAX).find_map(|section| {
+            let bytes = source.bytes(section.file_offset, section.size).ok()?;
+            let mut notes = NoteIterator::<FileHeader64<LittleEndian>>::new(LittleEndian, 4, bytes).ok()?;
             while let Ok(Some(note)) = notes.next() {
-                if note.name() == elf::ELF_NOTE_GNU && note.n_type(ENDIAN) == elf::NT_GNU_BUILD_ID {
+                let is_build_id =
+                    note.name() == elf::ELF_NOTE_GNU && note.n_type(LittleEndian) == elf::NT_GNU_BUILD_ID;
+                if is_build_id && note.desc().len() <= BUILD_ID_BYTES_MAX {
                     return Some(note.desc().iter().map(|byte| format!("{byte:02x}")).collect());
                 }
             }
@@ -398,14 +459,14 @@ impl ElfHeaders {
     }
 
     /// Whether `.dynamic` says that it is a position-independent executable, not a library.
-    pub fn says_pie<'data, R: ReadRef<'data>>(&self, data: R) -> bool {
-        let Some(section) = self.sections.iter().find(|section| section.kind == elf::SHT_DYNAMIC.0) else {
+    pub fn says_pie(&self, source: &Source<'_>) -> bool {
+        let Some(section) = self.first_of(elf::SHT_DYNAMIC) else { return false };
+        let Ok(bytes) = source.bytes(section.file_offset, section.size.min(DYNAMIC_BYTES_MAX)) else {
             return false;
         };
-        let Ok(bytes) = part(data, section) else { return false };
-        let Ok(entries) = entries::<elf::Dyn64<LittleEndian>>(".dynamic", bytes) else { return false };
+        let (entries, _) = bytes.as_chunks::<DYNAMIC_ENTRY_BYTES>();
         entries.iter().any(|entry| {
-            entry.d_tag.get(ENDIAN) == elf::DT_FLAGS_1 && entry.d_val.get(ENDIAN) & elf::DF_1_PIE.0 != 0
+            u64_at(entry, 0) == elf::DT_FLAGS_1.0.cast_unsigned() && u64_at(entry, 8) & elf::DF_1_PIE.0 != 0
         })
     }
 
@@ -413,69 +474,62 @@ impl ElfHeaders {
         self.sections.get(usize::try_from(section.link).ok()?)
     }
 
-    fn symbol_table<'data, R: ReadRef<'data>>(
-        &self,
-        data: R,
-        section: &Section,
-    ) -> Result<(&'data [Sym64<LittleEndian>], &'data [u8]), ElfError> {
-        let strings = self
-            .linked(section)
-            .filter(|strings| strings.kind == elf::SHT_STRTAB.0)
-            .ok_or_else(|| malformed(&section.name, "has no string table"))?;
-        Ok((entries(&section.name, part(data, section)?)?, part(data, strings)?))
+    /// The first section of a kind of which linked files have one.
+    fn first_of(&self, kind: elf::SectionType) -> Option<&Section> {
+        self.sections.iter().find(|section| section.kind == kind.0)
+    }
+
+    fn strings_of(&self, table: &Section) -> Result<&Section, ElfError> {
+        let strings = self.linked(table).filter(|strings| strings.kind == elf::SHT_STRTAB.0);
+        strings.ok_or_else(|| malformed(&table.name, "has no string table"))
     }
 }
 
 /// Relocations that fill in pointers, read from the file as they are needed: there may be millions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WordRelocations {
-    tables: Vec<RelocationTable>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct RelocationTable {
-    file_offset: u64,
-    size: u64,
-    /// Addresses of the symbols that it refers to; `None` for those of other files.
+    /// Where they are in the file: offset and size.
+    tables: Vec<(u64, u64)>,
+    /// Addresses of the dynamic symbols, which they refer to; `None` for those of other files.
     symbols: Vec<Option<u64>>,
 }
 
 impl WordRelocations {
-    /// Gives each filled word, as its address and the address that is filled in, until `visit` says no.
+    /// Gives each filled word, as its address and the address that is filled in, until `visit` says no. Only words are
+    /// given of which `is_wanted` says so.
     ///
     /// # Errors
-    /// [`ElfError`] when a table is not inside the file.
-    pub fn each(&self, file: &File, mut visit: impl FnMut(u64, u64) -> bool) -> Result<(), ElfError> {
+    /// [`ElfError`] when a table is not inside the file, or looking through it is too much.
+    pub fn each(
+        &self,
+        source: &Source<'_>,
+        is_wanted: impl Fn(u64, u64) -> bool,
+        mut visit: impl FnMut(u64, u64) -> bool,
+    ) -> Result<(), ElfError> {
         let mut goes_on = true;
-        for table in &self.tables {
-            scan::chunks(file, table.file_offset, table.size, 0, |_, chunk| {
-                let count = chunk.len() / size_of::<Rela64<LittleEndian>>();
-                let Ok((entries, _)) = pod::slice_from_bytes::<Rela64<LittleEndian>>(chunk, count) else {
-                    return false;
-                };
-                for entry in entries {
-                    if let Some(value) = table.value(entry) {
-                        goes_on &= visit(entry.r_offset.get(ENDIAN), value);
-                    }
-                    if !goes_on {
-                        return false;
-                    }
+        for &(offset, size) in &self.tables {
+            scan::entries::<RELOCATION_BYTES>(source, offset, size, |entry| {
+                let place = u64_at(entry, 0);
+                if let Some(value) = self.value(entry)
+                    && is_wanted(place, value)
+                {
+                    source.allowance().take_work(RELOCATION_HIT_WORK)?;
+                    goes_on &= visit(place, value);
                 }
-                true
+                Ok(goes_on)
             })
-            .map_err(ElfError::from_io)?;
+            .map_err(|error| error.of("relocation table"))?;
         }
         Ok(())
     }
-}
 
-impl RelocationTable {
-    fn value(&self, entry: &Rela64<LittleEndian>) -> Option<u64> {
-        let addend = entry.r_addend.get(ENDIAN);
-        match entry.r_type(ENDIAN, false) {
-            elf::R_X86_64_RELATIVE => Some(addend.cast_unsigned()),
-            elf::R_X86_64_64 => {
-                let symbol = self.symbols.get(usize::try_from(entry.r_sym(ENDIAN, false)).ok()?)?;
+    fn value(&self, entry: &[u8; RELOCATION_BYTES]) -> Option<u64> {
+        let (symbol, kind) = relocation_info(entry);
+        let addend = u64_at(entry, 16).cast_signed();
+        match kind {
+            kind if kind == elf::R_X86_64_RELATIVE.0 => Some(addend.cast_unsigned()),
+            kind if kind == elf::R_X86_64_64.0 => {
+                let symbol = self.symbols.get(usize::try_from(symbol).ok()?)?;
                 symbol.map(|value| value.wrapping_add_signed(addend))
             }
             _ => None,
@@ -483,122 +537,91 @@ impl RelocationTable {
     }
 }
 
-/// Address of a symbol that the file defines itself.
-fn defined_value(symbol: &Sym64<LittleEndian>) -> Option<u64> {
-    (symbol.st_shndx.get(ENDIAN) != elf::SHN_UNDEF).then(|| symbol.st_value.get(ENDIAN))
+/// Where the wanted names stand in a string table, in order, with the name. A name ends with a NUL or a version.
+fn places_of_names<'name>(
+    source: &Source<'_>,
+    strings: &Section,
+    wanted: &[&'name str],
+) -> Result<Vec<(u32, &'name str)>, ElfError> {
+    let stem = |name: &&'name str| name.as_bytes().get(..NAME_STEM_BYTES).unwrap_or(name.as_bytes());
+    let mut by_stem: BTreeMap<&[u8], Vec<&'name str>> = BTreeMap::new();
+    for name in wanted {
+        by_stem.entry(stem(name)).or_default().push(name);
+    }
+    let longest = wanted.iter().map(|name| name.len()).max().unwrap_or_default();
+    let mut places = BTreeMap::new();
+    for (stem, names) in by_stem {
+        scan::hits(source, strings.file_offset, strings.size, stem, longest + 1, |at, text| {
+            let is_here = |name: &&&str| {
+                text.strip_prefix(name.as_bytes()).is_some_and(|rest| matches!(rest.first(), Some(0 | b'@')))
+            };
+            if let Some(name) = names.iter().find(is_here)
+                && let Ok(place) = u32::try_from(at - strings.file_offset)
+            {
+                places.insert(place, *name);
+            }
+            places.len() < NAME_PLACES_MAX * wanted.len()
+        })?;
+    }
+    Ok(places.into_iter().collect())
 }
 
-fn read_file_header<'data, R: ReadRef<'data>>(
-    data: R,
-) -> Result<&'data FileHeader64<LittleEndian>, ElfError> {
-    let ident = data.read_bytes_at(0, 20).map_err(|()| ElfError::NotElf)?;
-    if !ident.starts_with(&elf::ELFMAG) {
-        return Err(ElfError::NotElf);
-    }
-    if ident.get(4) != Some(&2) || ident.get(5) != Some(&1) {
-        return Err(ElfError::OtherMachine { what: "not 64-bit little-endian".into() });
-    }
-    let header = FileHeader64::<LittleEndian>::parse(data).map_err(|e| unreadable("file header", e))?;
-    let machine = header.e_machine.get(ENDIAN);
-    if machine != elf::EM_X86_64 {
-        return Err(ElfError::OtherMachine { what: format!("machine {}", machine.0) });
-    }
-    Ok(header)
+/// The number of a relocation's symbol, and its kind.
+fn relocation_info(relocation: &[u8; RELOCATION_BYTES]) -> (u32, u32) {
+    (u32_at(relocation, 12), u32_at(relocation, 8))
 }
 
-fn is_outside(offset: u64, size: u64, length: u64) -> bool {
-    offset.checked_add(size).is_none_or(|end| end > length)
-}
-
-fn load_segment(program: &ProgramHeader64<LittleEndian>) -> LoadSegment {
-    LoadSegment {
-        file_offset: program.p_offset.get(ENDIAN),
-        file_size: program.p_filesz.get(ENDIAN),
-        address: program.p_vaddr.get(ENDIAN),
-        executable: program.p_flags.get(ENDIAN).0 & elf::PF_X.0 != 0,
-    }
-}
-
-fn tls_segment(program: &ProgramHeader64<LittleEndian>) -> Result<TlsSegment, ElfError> {
-    let alignment = program.p_align.get(ENDIAN).max(1);
-    let memory_size = program.p_memsz.get(ENDIAN);
-    if !alignment.is_power_of_two() || alignment > 1 << 30 || memory_size > 1 << 40 {
-        return Err(malformed("TLS segment", format!("has {memory_size} bytes, aligned to {alignment}")));
-    }
-    Ok(TlsSegment { address: program.p_vaddr.get(ENDIAN), memory_size, alignment })
-}
-
-fn read_section(section: &SectionHeader64<LittleEndian>, name: &[u8]) -> Section {
-    Section {
-        name: String::from_utf8_lossy(name).into_owned(),
-        kind: section.sh_type.get(ENDIAN).0,
-        file_offset: section.sh_offset.get(ENDIAN),
-        size: section.sh_size.get(ENDIAN),
-        link: section.sh_link.get(ENDIAN),
+fn tls_relocation_kind(relocation: &[u8; RELOCATION_BYTES]) -> Option<TlsRelocationKind> {
+    match relocation_info(relocation).1 {
+        kind if kind == elf::R_X86_64_DTPMOD64.0 => Some(TlsRelocationKind::ModuleId),
+        kind if kind == elf::R_X86_64_TPOFF64.0 => Some(TlsRelocationKind::ThreadOffset),
+        _ => None,
     }
 }
 
-fn read_symbol(symbol: &Sym64<LittleEndian>, dynamic: bool) -> Symbol {
-    Symbol {
-        value: symbol.st_value.get(ENDIAN),
-        size: symbol.st_size.get(ENDIAN),
-        thread_local: symbol.st_type() == elf::STT_TLS,
-        dynamic,
-    }
-}
-
+/// A relocation with its symbol's name; `None` where that cannot be told.
 fn tls_relocation(
-    rela: &Rela64<LittleEndian>,
-    symbols: &[Sym64<LittleEndian>],
-    strings: &[u8],
-) -> Option<TlsRelocation> {
-    let kind = match rela.r_type(ENDIAN, false) {
-        kind if kind == elf::R_X86_64_DTPMOD64 => TlsRelocationKind::ModuleId,
-        kind if kind == elf::R_X86_64_TPOFF64 => TlsRelocationKind::ThreadOffset,
-        _ => return None,
-    };
-    let symbol = match rela.r_sym(ENDIAN, false) {
+    source: &Source<'_>,
+    relocation: &[u8; RELOCATION_BYTES],
+    table: &Section,
+    strings: &Section,
+) -> Result<Option<TlsRelocation>, ElfError> {
+    let Some(kind) = tls_relocation_kind(relocation) else { return Ok(None) };
+    let symbol = match relocation_info(relocation).0 {
         0 => None,
-        index => {
-            let symbol = symbols.get(usize::try_from(index).ok()?)?;
+        index => match symbol_name(source, index, table, strings)? {
             // Local symbols stand for the module itself, too, but have no name to tell.
-            let name = name_in(strings, symbol.st_name.get(ENDIAN))?;
-            Some(String::from_utf8_lossy(name).into_owned())
-        }
+            None => return Ok(None),
+            name => name,
+        },
     };
-    let address = rela.r_offset.get(ENDIAN);
-    Some(TlsRelocation { kind, address, symbol, addend: rela.r_addend.get(ENDIAN) })
+    let addend = u64_at(relocation, 16).cast_signed();
+    Ok(Some(TlsRelocation { kind, address: u64_at(relocation, 0), symbol, addend }))
 }
 
-/// The content of a section, within the limit.
-fn part<'data, R: ReadRef<'data>>(data: R, section: &Section) -> Result<&'data [u8], ElfError> {
-    if section.kind == elf::SHT_NOBITS.0 {
-        return Ok(&[]);
+/// The name of a dynamic symbol, without a version.
+fn symbol_name(
+    source: &Source<'_>,
+    index: u32,
+    table: &Section,
+    strings: &Section,
+) -> Result<Option<String>, ElfError> {
+    let at = u64::from(index) * SYMBOL_BYTES as u64;
+    if at.saturating_add(SYMBOL_BYTES as u64) > table.size {
+        return Ok(None);
     }
-    if section.size > PART_BYTES_MAX {
-        let part = section.name.clone();
-        return Err(ElfError::TooLarge { part, size: section.size, limit: PART_BYTES_MAX });
-    }
-    data.read_bytes_at(section.file_offset, section.size).map_err(|()| {
-        let reason = format!("({} bytes at {:#x}) is not inside the file", section.size, section.file_offset);
-        malformed(&section.name, reason)
-    })
-}
-
-/// A table's entries; bytes behind the last whole one are left out.
-fn entries<'data, T: object::Pod>(name: &str, bytes: &'data [u8]) -> Result<&'data [T], ElfError> {
-    let count = bytes.len() / size_of::<T>().max(1);
-    pod::slice_from_bytes(bytes, count)
-        .map(|(entries, _)| entries)
-        .map_err(|()| malformed(name, "is not aligned"))
-}
-
-/// The name at an offset of a string table, without a version.
-fn name_in(strings: &[u8], offset: u32) -> Option<&[u8]> {
-    let rest = strings.get(usize::try_from(offset).ok()?..)?;
-    let rest = rest.get(..NAME_BYTES_MAX).unwrap_or(rest);
-    let end = rest.iter().position(|&byte| byte == 0 || byte == b'@')?;
-    rest.get(..end)
+    let mut symbol = [0; SYMBOL_BYTES];
+    source.read_exact_at(&mut symbol, table.file_offset.saturating_add(at))?;
+    let at = u64::from(u32_at(&symbol, 0));
+    let Some(rest) = strings.size.checked_sub(at) else { return Ok(None) };
+    let mut name = [0; NAME_BYTES_MAX as usize];
+    let Some(name) = name.get_mut(..usize::try_from(rest.min(NAME_BYTES_MAX)).unwrap_or_default()) else {
+        return Ok(None);
+    };
+    source.read_exact_at(name, strings.file_offset.saturating_add(at))?;
+    let end = name.iter().position(|&byte| byte == 0 || byte == b'@');
+    let name = end.and_then(|end| name.get(..end));
+    Ok(name.map(|name| String::from_utf8_lossy(name).into_owned()))
 }
 
 #[cfg(test)]

@@ -42,6 +42,16 @@ pub enum InspectError {
         /// What is wrong with it.
         source: ElfError,
     },
+    /// The file that should hold RocksDB is more than one file may take of the agent.
+    #[error("{} of process {pid} is not examined: {source}", path.display())]
+    TooMuch {
+        /// Process.
+        pid: u32,
+        /// The module.
+        path: PathBuf,
+        /// Of what it is too much.
+        source: ElfError,
+    },
     /// The module cannot be read on this architecture or with this C library.
     #[error("RocksDB in {} of process {pid} cannot be read: {what}", path.display())]
     Unsupported {
@@ -103,6 +113,9 @@ impl InspectError {
             }
             InspectError::CorruptElf { .. } => {
                 "The file was changed or cut after the process loaded it: install it again and restart the process."
+            }
+            InspectError::TooMuch { .. } => {
+                "Strip the file of what is for debuggers alone (`strip --strip-debug`) and restart the process."
             }
             InspectError::Unsupported { .. } => {
                 "Only x86-64 processes with the GNU C library can be watched."

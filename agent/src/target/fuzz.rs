@@ -6,9 +6,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
 use super::elf::ElfHeaders;
-use super::module::{ModuleCache, Verdict};
+use super::module::{ModuleCache, Verdict, View};
+use super::source::{Allowance, Source};
 use super::trace::trace;
-use super::{maps, prologue};
+use super::{maps, prologue, unwind};
 use crate::fuzz::{Random, fuzz};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
@@ -78,13 +79,17 @@ fn libraries() -> Vec<Vec<u8>> {
 #[test]
 fn elf_files() {
     fuzz("ELF reader", &libraries(), |bytes| {
-        let Ok(headers) = ElfHeaders::read(bytes) else { return false };
-        let symbols = headers.symbols(bytes, &["_ZN7rocksdb6DBIter4SeekERKNS_5SliceE", "vtable"]);
+        let allowance = Allowance::default();
+        let source = Source::of_bytes(bytes, &allowance);
+        let Ok(headers) = ElfHeaders::read(&source) else { return false };
+        let symbols = headers.symbols(&source, &["_ZN7rocksdb6DBIter4SeekERKNS_5SliceE", "vtable"]);
         for symbol in symbols.iter().flat_map(|symbols| symbols.values()) {
-            let _ = headers.bytes_at(bytes, symbol.value, symbol.size);
+            let _ = headers.bytes_at(&source, symbol.value, symbol.size);
+            let _ = unwind::begins_function(&source, &headers, symbol.value);
         }
-        let _ = (headers.tls_relocations(bytes), headers.word_relocations(bytes), headers.build_id(bytes));
-        let _ = (headers.says_pie(bytes), headers.read_only_data(), headers.data_segments());
+        let _ = (headers.tls_relocations(&source), headers.word_relocations(&source));
+        let _ = (headers.build_id(&source), headers.says_pie(&source));
+        let _ = (headers.read_only_data(), headers.data_segments());
         true
     });
 }
@@ -94,7 +99,8 @@ fn modules() {
     let file = File::from(memfd_create("fuzz", MemfdFlags::CLOEXEC).unwrap());
     fuzz("module reader", &libraries(), |bytes| {
         replace(&file, bytes);
-        let (_, verdict) = ModuleCache::default().examine(&file, &[]).unwrap();
+        let (_, verdict) =
+            ModuleCache::default().examine(&file, &View::of_process(std::process::id())).unwrap();
         matches!(verdict, Verdict::RocksDb(_))
     });
 }
@@ -123,7 +129,8 @@ fn maps_of_processes() {
 /// Stretches of this program's code.
 fn code() -> Vec<Vec<u8>> {
     let program = std::fs::read("/proc/self/exe").unwrap();
-    let headers = ElfHeaders::read(&program[..]).unwrap();
+    let allowance = Allowance::default();
+    let headers = ElfHeaders::read(&Source::of_bytes(&program, &allowance)).unwrap();
     let text = headers.section_named(".text").unwrap();
     let mut random = Random::new(1, 1);
     let stretch = |at: u64| program[at as usize..][..CODE_BYTES].to_vec();

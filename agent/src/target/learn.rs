@@ -10,9 +10,10 @@
 
 use super::elf::ElfHeaders;
 use super::prologue::{ACCESSOR_BYTES, member_pair_load};
+use super::source::Source;
 use super::trace::{Access, INSTRUCTION_BYTES_MAX, TlsBase, TlsPlace, Trace, trace};
 use super::vtables::Vtable;
-use object::ReadRef;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many calls away from `DBIter`'s methods counting is looked for: `Next`, `FindNextUserEntry`,
@@ -43,31 +44,74 @@ pub struct CountingCode {
     pub internal_key_skipped_count: BTreeSet<u32>,
 }
 
-/// Reads functions of one file, each once.
-pub(super) struct Reader<'a, R> {
+/// Work of one step of following a function's code.
+const STEP_WORK: u64 = 384;
+
+/// Work of looking at one thing that was seen of a function, and memory of keeping it.
+const ACCESS_WORK: u64 = 64;
+const ACCESS_BYTES: u64 = 64;
+
+/// Memory of a function beside what was seen of it.
+const TRACE_BYTES: u64 = 256;
+
+/// Reads functions of one file, each once. What that takes is taken from the file's allowance; where it does not
+/// suffice, nothing is seen of a function, and whoever began has to ask the allowance in the end.
+pub(super) struct Reader<'a, 'f> {
+    source: &'a Source<'f>,
     headers: &'a ElfHeaders,
-    data: R,
     traces: BTreeMap<u64, Trace>,
+    /// What is seen of a function that is not read.
+    nothing: Trace,
 }
 
-impl<'a, 'data, R: ReadRef<'data>> Reader<'a, R> {
+impl<'a, 'f> Reader<'a, 'f> {
     /// A reader of a file's code.
-    pub fn new(headers: &'a ElfHeaders, data: R) -> Reader<'a, R> {
-        Reader { headers, data, traces: BTreeMap::new() }
+    pub fn new(source: &'a Source<'f>, headers: &'a ElfHeaders) -> Reader<'a, 'f> {
+        Reader { source, headers, traces: BTreeMap::new(), nothing: Trace::default() }
     }
 
     /// What was seen of a function.
     pub fn trace(&mut self, entry: u64) -> &Trace {
-        let (headers, data) = (self.headers, self.data);
-        let code = |address| headers.code_at(data, address, INSTRUCTION_BYTES_MAX as u64);
-        self.traces.entry(entry).or_insert_with(|| trace(entry, code))
+        if !self.traces.contains_key(&entry) && self.take(TRACE_BYTES, 0) {
+            let trace = self.follow(entry);
+            let seen = (trace.accesses.len() + trace.calls.len() + trace.jumps.len()) as u64;
+            if self.take(seen * ACCESS_BYTES, trace.steps * STEP_WORK) {
+                self.traces.insert(entry, trace);
+            }
+        }
+        self.traces.get(&entry).unwrap_or(&self.nothing)
+    }
+
+    fn follow(&self, entry: u64) -> Trace {
+        // One instruction after the other lies in the same page.
+        let last: Cell<(u64, &[u8])> = Cell::new((0, &[]));
+        trace(entry, |address| {
+            let (page, bytes) = last.get();
+            let here = address.checked_sub(page).and_then(|into| bytes.get(usize::try_from(into).ok()?..));
+            if let Some(here) = here.filter(|here| here.len() >= INSTRUCTION_BYTES_MAX) {
+                return Some(here);
+            }
+            let (page, bytes) = self.headers.code_page(self.source, address)?;
+            last.set((page, bytes));
+            bytes.get(usize::try_from(address - page).ok()?..)
+        })
+    }
+
+    /// Takes work from the file's allowance, for so many things that are looked at. `false`: there is not so much left.
+    pub fn look_at(&self, count: usize) -> bool {
+        self.take(0, count as u64 * ACCESS_WORK)
+    }
+
+    fn take(&self, memory_bytes: u64, work_bytes: u64) -> bool {
+        let allowance = self.source.allowance();
+        allowance.take_memory(memory_bytes).and_then(|()| allowance.take_work(work_bytes)).is_ok()
     }
 
     /// The offset of the pointer and the length that a small method returns as a `Slice`, from its code of
     /// `size` bytes; 0 where only the code itself says where it ends.
     pub fn slice_member(&mut self, method: u64, size: u64) -> Option<u32> {
         let length = if size == 0 { self.trace(method).extent } else { size };
-        let code = self.headers.bytes_at(self.data, method, length.min(ACCESSOR_BYTES as u64))?;
+        let code = self.headers.bytes_at(self.source, method, length.min(ACCESSOR_BYTES as u64))?;
         member_pair_load(code)
     }
 
@@ -81,7 +125,7 @@ impl<'a, 'data, R: ReadRef<'data>> Reader<'a, R> {
     /// The offset of `DBIter::num_internal_keys_skipped_`, from methods that begin by taking stock of it:
     /// the one offset that all of those agree on in which it shows.
     pub fn keys_skipped_offset(&mut self, methods: &[u64]) -> Option<u32> {
-        let candidates = methods.iter().map(|&method| taken_stock_of(self.trace(method)));
+        let candidates = methods.iter().map(|&method| self.taken_stock_of(method));
         let shown: Vec<BTreeSet<u32>> = candidates.filter(|offsets| !offsets.is_empty()).collect();
         let (first, rest) = shown.split_first()?;
         let mut common = first.iter().filter(|offset| rest.iter().all(|offsets| offsets.contains(offset)));
@@ -95,6 +139,10 @@ impl<'a, 'data, R: ReadRef<'data>> Reader<'a, R> {
         let mut found = BTreeSet::new();
         let mut levels = BTreeSet::new();
         for function in self.reachable(methods) {
+            let seen = self.trace(function).accesses.len();
+            if !self.look_at(seen.saturating_mul(known_offsets.len())) {
+                return None;
+            }
             let trace = self.trace(function);
             let here = counted(trace, known_offsets);
             if !here.is_empty() {
@@ -127,11 +175,17 @@ impl<'a, 'data, R: ReadRef<'data>> Reader<'a, R> {
     fn is_db_iter(&mut self, vtable: &Vtable) -> bool {
         let Some(methods) = vtable.slots.get(MOVING_SLOTS) else { return false };
         // One method tells most of the other classes.
-        let is_possible = methods.last().is_some_and(|&last| !taken_stock_of(self.trace(last)).is_empty());
-        let takes_stock = |&&method: &&u64| !taken_stock_of(self.trace(method)).is_empty();
+        let is_possible = methods.last().is_some_and(|&last| !self.taken_stock_of(last).is_empty());
+        let takes_stock = |&&method: &&u64| !self.taken_stock_of(method).is_empty();
         is_possible
             && methods.iter().filter(takes_stock).count() >= ALIKE_MIN
             && self.keys_skipped_offset(methods).is_some()
+    }
+
+    /// Members that a method added to another one and set to zero.
+    fn taken_stock_of(&mut self, method: u64) -> BTreeSet<u32> {
+        let seen = self.trace(method).accesses.len();
+        if self.look_at(1 + seen) { taken_stock_of(self.trace(method)) } else { BTreeSet::new() }
     }
 
     fn wraps(&mut self, vtable: &Vtable, wrapped: &Vtable) -> bool {
@@ -141,6 +195,9 @@ impl<'a, 'data, R: ReadRef<'data>> Reader<'a, R> {
             return false;
         };
         let goes_on = |(&method, target): (&u64, &u64)| {
+            if !self.look_at(1) {
+                return false;
+            }
             let trace = self.trace(method);
             method != *target && (trace.calls.contains(target) || trace.jumps.contains(target))
         };
@@ -152,12 +209,15 @@ impl<'a, 'data, R: ReadRef<'data>> Reader<'a, R> {
         let mut last = reached.clone();
         for _ in 0..CALL_DEPTH_MAX {
             let mut next = BTreeSet::new();
+            let room = FUNCTIONS_MAX.saturating_sub(reached.len());
             for function in last {
                 next.extend(self.trace(function).calls.iter().filter(|call| !reached.contains(call)));
+                while next.len() > room {
+                    next.pop_last();
+                }
             }
-            let room = FUNCTIONS_MAX.saturating_sub(reached.len());
-            last = next.into_iter().take(room).collect();
-            reached.extend(&last);
+            reached.extend(&next);
+            last = next;
         }
         reached
     }

@@ -1,36 +1,56 @@
 //! The symbols that some distributions leave in a stripped file: a small ELF file, packed with xz, in its
 //! section `.gnu_debugdata`.
 
-use super::elf::{ElfHeaders, Symbol};
+use super::elf::{ElfError, ElfHeaders, Symbol};
+use super::source::{Allowance, Source};
 use lzma_rust2::XzReader;
-use object::ReadRef;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// Bytes of the packed section that are read; a gigabyte of code has some ten megabytes of it.
-const PACKED_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of the packed section that are read; ten megabytes of code have some hundred kilobytes of it.
+const PACKED_BYTES_MAX: u64 = 2 << 20;
 
-/// Bytes that are unpacked at most: a symbol table, with names, of half a million functions. Longer ones
+/// Bytes that are unpacked at most: a symbol table, with names, of sixty thousand functions. Longer ones
 /// are left alone, whoever wrote them.
-const UNPACKED_BYTES_MAX: u64 = 128 << 20;
+const UNPACKED_BYTES_MAX: u64 = 8 << 20;
 
-/// Memory that unpacking may take, KiB: xz's largest preset has a dictionary of 64 MiB.
+/// Memory that unpacking may take, KiB: xz's largest preset has a dictionary of 64 MiB. Only as much of it is touched
+/// as is unpacked.
 const MEMORY_KIB_MAX: u32 = 80 << 10;
 
+/// Work of unpacking, for each byte that is packed and for each that is unpacked.
+const UNPACKING_WORK: u64 = 16;
+
 /// The wanted symbols in a file's `.gnu_debugdata`; none where there is none or it cannot be understood.
-pub(super) fn symbols<'data, R: ReadRef<'data>>(
+///
+/// # Errors
+/// [`ElfError::TooMuch`].
+pub(super) fn symbols(
+    source: &Source<'_>,
     headers: &ElfHeaders,
-    data: R,
     wanted: &[&'static str],
-) -> BTreeMap<&'static str, Symbol> {
-    unpacked(headers, data)
-        .and_then(|bytes| ElfHeaders::read_without_code(&bytes[..]).ok()?.symbols(&bytes[..], wanted).ok())
-        .unwrap_or_default()
+) -> Result<BTreeMap<&'static str, Symbol>, ElfError> {
+    let section = headers.section_named(".gnu_debugdata").filter(|s| s.size <= PACKED_BYTES_MAX);
+    let Some(section) = section else { return Ok(BTreeMap::new()) };
+    let mut packed = vec![0; usize::try_from(section.size).unwrap_or_default()];
+    source.read_exact_at(&mut packed, section.file_offset)?;
+    let allowance = source.allowance();
+    allowance.take_work(section.size * UNPACKING_WORK)?;
+    let found = unpack(&packed, UNPACKED_BYTES_MAX).and_then(|bytes| {
+        allowance.take_work(bytes.len() as u64 * UNPACKING_WORK).ok()?;
+        symbols_in(&bytes, wanted, allowance)
+    });
+    allowance.check()?;
+    Ok(found.unwrap_or_default())
 }
 
-fn unpacked<'data, R: ReadRef<'data>>(headers: &ElfHeaders, data: R) -> Option<Vec<u8>> {
-    let section = headers.section_named(".gnu_debugdata").filter(|s| s.size <= PACKED_BYTES_MAX)?;
-    unpack(data.read_bytes_at(section.file_offset, section.size).ok()?, UNPACKED_BYTES_MAX)
+fn symbols_in(
+    bytes: &[u8],
+    wanted: &[&'static str],
+    allowance: &Allowance,
+) -> Option<BTreeMap<&'static str, Symbol>> {
+    let source = Source::of_bytes(bytes, allowance);
+    ElfHeaders::read_without_code(&source).ok()?.symbols(&source, wanted).ok()
 }
 
 /// What is packed, if it is no more than `length_max` bytes.
@@ -75,8 +95,7 @@ pub(super) mod tests {
     fn what_was_packed_is_unpacked_up_to_a_limit() {
         let bytes = unpack(&TINY, 680).unwrap();
         assert_eq!(bytes.len(), 680);
-        let symbols =
-            ElfHeaders::read_without_code(&bytes[..]).unwrap().symbols(&bytes[..], &[SEEK]).unwrap();
+        let symbols = symbols_in(&bytes, &[SEEK], &Allowance::default()).unwrap();
         assert_eq!(symbols.get(SEEK).unwrap().value, TINY_SEEK);
         assert_eq!(unpack(&TINY, 679), None);
         assert_eq!(unpack(TINY.get(..100).unwrap(), 680), None);

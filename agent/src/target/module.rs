@@ -11,17 +11,17 @@ use super::layout;
 use super::learn::{CountingCode, Reader};
 use super::prologue;
 use super::scan;
+use super::source::{Allowance, Source};
 use super::symbols::{
     ACCESSORS, COUNTING, CURRENT_KEY, ITERATOR_DESTRUCTOR, Located, NEW_ITERATOR, NEXT, PERF_CONTEXT,
     PERF_CONTEXT_API, PERF_CONTEXT_RESET, PERF_LEVEL, PREV, Presence, READ_BLOCK_CONTENTS, SEEK,
     SEEK_FOR_PREV, SEEK_TO_FIRST, SEEK_TO_LAST, Symbols,
 };
 use super::version::{BUILD_TAG_BYTES_MAX, BUILD_TAG_PREFIX};
-use object::{ReadCache, ReadRef};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -138,79 +138,105 @@ impl FileKey {
     }
 }
 
-/// What makes two files the same build: a JVM unpacks its library anew each time it starts. Size, because
-/// stripping keeps the build id; owner and file system, so that nobody's forgery of a build id is believed
-/// of somebody else's file.
+/// From where a process sees files: a debug file that lies there is this view's word, and nobody else's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct BuildKey {
-    build_id: String,
-    size: u64,
-    owner: u32,
-    device: u64,
+pub struct View {
+    /// Where its root directory is, from here, and which directory that is.
+    root: PathBuf,
+    root_inode: (u64, u64),
+    /// Its mount namespace.
+    namespace: u64,
 }
 
-/// Results by file, and by build.
+impl View {
+    /// The view of a process.
+    pub fn of_process(pid: u32) -> View {
+        View::below(PathBuf::from(format!("/proc/{pid}/root")), PathBuf::from(format!("/proc/{pid}/ns/mnt")))
+    }
+
+    /// The view from a root directory, in a mount namespace.
+    pub(super) fn below(root: PathBuf, namespace: PathBuf) -> View {
+        let inode = |path| std::fs::metadata(path).map_or((0, 0), |data| (data.dev(), data.ino()));
+        View { root_inode: inode(root.as_path()), namespace: inode(namespace.as_path()).1, root }
+    }
+
+    /// Whether the same names lead to the same files: then they do so for as long as one of the processes lives.
+    fn is_same(&self, other: &View) -> bool {
+        (self.root_inode, self.namespace) == (other.root_inode, other.namespace)
+            && self.root_inode != (0, 0)
+            && self.namespace != 0
+    }
+
+    /// Root directories below which debug files are looked for, the process' own first.
+    fn roots(&self) -> [PathBuf; 2] {
+        [self.root.clone(), PathBuf::from("/")]
+    }
+}
+
+/// A file's verdict.
+#[derive(Clone, Debug)]
+struct Known {
+    verdict: Verdict,
+    /// Where a debug file had a part in it, the view that has this file.
+    view: Option<View>,
+}
+
+/// Results by file. Nothing is believed of a file that was found in another one, and be it of the same build: whoever
+/// makes a file writes its build id, and its tables say where in somebody else's code a probe is to go.
 #[derive(Debug, Default)]
 pub struct ModuleCache {
-    by_file: HashMap<FileKey, Verdict>,
-    by_build: HashMap<BuildKey, Verdict>,
+    by_file: HashMap<FileKey, Known>,
 }
 
 impl ModuleCache {
     /// Examines an open file, or gives what was found before, "no RocksDB" included. Separate files with
-    /// debug information are looked for below `roots`.
+    /// debug information are looked for as `view` sees them.
     ///
     /// # Errors
     /// Only what `fstat` gives; a file that cannot be understood is [`Verdict::Unreadable`].
-    pub fn examine(&mut self, file: &File, roots: &[PathBuf]) -> io::Result<(FileKey, Verdict)> {
+    pub fn examine(&mut self, file: &File, view: &View) -> io::Result<(FileKey, Verdict)> {
         let key = FileKey::of(file)?;
-        if let Some(verdict) = self.by_file.get(&key) {
-            return Ok((key, verdict.clone()));
+        let is_known = |known: &&Known| known.view.as_ref().is_none_or(|other| other.is_same(view));
+        if let Some(known) = self.by_file.get(&key).filter(is_known) {
+            return Ok((key, known.verdict.clone()));
         }
-        let build = build_key(file, &key);
-        let known = build.as_ref().and_then(|build| self.by_build.get(build)).cloned();
-        let verdict = known.unwrap_or_else(|| examine(file, roots));
-        if self.by_file.len().max(self.by_build.len()) >= CACHED_FILES_MAX {
+        let verdict = examine(file, &view.roots());
+        if self.by_file.len() >= CACHED_FILES_MAX {
             self.by_file.clear();
-            self.by_build.clear();
         }
-        if let Some(build) = build {
-            self.by_build.insert(build, verdict.clone());
-        }
-        self.by_file.insert(key, verdict.clone());
+        let view = needs_debug_file(&verdict).then(|| view.clone());
+        self.by_file.insert(key, Known { verdict: verdict.clone(), view });
         Ok((key, verdict))
     }
 }
 
-fn build_key(file: &File, key: &FileKey) -> Option<BuildKey> {
-    let cache = ReadCache::new(file);
-    let build_id = ElfHeaders::read(&cache).ok()?.build_id(&cache)?;
-    Some(BuildKey { build_id, size: key.size, owner: key.owner, device: key.device })
+/// Whether a debug file said something, or could have said more.
+fn needs_debug_file(verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::RocksDb(facts) => facts.found_by == FoundBy::DebugFile,
+        Verdict::Hidden | Verdict::Other | Verdict::Unreadable(_) => false,
+    }
 }
 
 fn examine(file: &File, roots: &[PathBuf]) -> Verdict {
-    let cache = ReadCache::new(file);
-    let outcome = ElfHeaders::read(&cache).and_then(|headers| {
-        Ok(match Symbols::locate(file, &headers, &cache, roots)? {
-            Presence::Found(symbols) => {
-                Verdict::RocksDb(Arc::new(analyse(file, &headers, &cache, &symbols)?))
-            }
+    let allowance = Allowance::default();
+    let examined = Source::of_file(file, &allowance).and_then(|source| {
+        let headers = ElfHeaders::read(&source)?;
+        let verdict = match Symbols::locate(&source, &headers, roots)? {
+            Presence::Found(symbols) => Verdict::RocksDb(Arc::new(analyse(&source, &headers, &symbols)?)),
             Presence::Hidden => Verdict::Hidden,
             Presence::Absent => Verdict::Other,
-        })
+        };
+        // What was found with half of the code unread may be what somebody wants to be found.
+        allowance.check().map(|()| verdict)
     });
-    outcome.unwrap_or_else(Verdict::Unreadable)
+    examined.unwrap_or_else(Verdict::Unreadable)
 }
 
 /// Reads all that is wanted of a file.
-fn analyse<'data, R: ReadRef<'data>>(
-    file: &File,
-    headers: &ElfHeaders,
-    data: R,
-    symbols: &Symbols,
-) -> Result<ModuleFacts, ElfError> {
+fn analyse(source: &Source<'_>, headers: &ElfHeaders, symbols: &Symbols) -> Result<ModuleFacts, ElfError> {
     let mut gaps = Vec::new();
-    let mut site = |name: &str| probe_site(headers, data, symbols, name).map_err(|gap| gaps.push(gap)).ok();
+    let mut site = |name: &str| probe_site(source, headers, symbols, name).map_err(|gap| gaps.push(gap)).ok();
     let sites = ProbeSites {
         seek: site(SEEK),
         seek_for_prev: site(SEEK_FOR_PREV),
@@ -222,17 +248,17 @@ fn analyse<'data, R: ReadRef<'data>>(
         perf_context_reset: site(PERF_CONTEXT_RESET),
     };
     gaps.extend(gaps::single_stepped(&sites));
-    let db_iter_offset = db_iter_offset(headers, data, symbols).map_err(|gap| gaps.push(gap)).ok();
+    let db_iter_offset = db_iter_offset(source, headers, symbols).map_err(|gap| gaps.push(gap)).ok();
     let symbol = |name| symbols.get(name).map(|located| located.symbol);
-    let mut reader = Reader::new(headers, data);
+    let mut reader = Reader::new(source, headers);
     let counting = symbols.addresses(&[&STOCK_TAKING[..], &COUNTING[..]].concat());
     Ok(ModuleFacts {
         fixed_address: headers.fixed_address,
-        says_pie: headers.says_pie(data),
+        says_pie: headers.says_pie(source),
         load: headers.load.clone(),
         tls: headers.tls,
-        build_id: headers.build_id(data),
-        build_tag: build_tag(file, headers),
+        build_id: headers.build_id(source),
+        build_tag: build_tag(source, headers),
         found_by: symbols.get(SEEK).map_or(FoundBy::SymbolTable, |located| located.by),
         sites,
         db_iter_offset,
@@ -243,14 +269,29 @@ fn analyse<'data, R: ReadRef<'data>>(
         counting_code: reader.counting_code(&counting, &layout::known_skip_offsets()),
         exports_perf_context_api: symbols.exports(&PERF_CONTEXT_API),
         library_answer: OnceLock::new(),
-        tls_relocations: headers.tls_relocations(data)?,
+        tls_relocations: tls_relocations(source, headers)?,
         gaps,
     })
 }
 
-fn probe_site<'data, R: ReadRef<'data>>(
+/// The relocations of thread-local storage that can be asked for: the first of each kind, of `perf_context` and of the
+/// module itself.
+fn tls_relocations(source: &Source<'_>, headers: &ElfHeaders) -> Result<Vec<TlsRelocation>, ElfError> {
+    let mut kept: Vec<TlsRelocation> = Vec::new();
+    for relocation in headers.tls_relocations(source)? {
+        let is_like =
+            |other: &TlsRelocation| (other.kind, &other.symbol) == (relocation.kind, &relocation.symbol);
+        let is_asked_for = relocation.symbol.as_deref().is_none_or(|name| name == PERF_CONTEXT);
+        if is_asked_for && !kept.iter().any(is_like) {
+            kept.push(relocation);
+        }
+    }
+    Ok(kept)
+}
+
+fn probe_site(
+    source: &Source<'_>,
     headers: &ElfHeaders,
-    data: R,
     symbols: &Symbols,
     name: &str,
 ) -> Result<ProbeSite, Gap> {
@@ -270,7 +311,7 @@ fn probe_site<'data, R: ReadRef<'data>>(
         0 => prologue::PROLOGUE_BYTES as u64,
         size => size.min(prologue::PROLOGUE_BYTES as u64),
     };
-    let code = headers.bytes_at(data, symbol.value, length).unwrap_or_default();
+    let code = headers.bytes_at(source, symbol.value, length).unwrap_or_default();
     let choice = prologue::choose(code).map_err(|refusal| {
         gap(refusal.to_string(), "Nothing to do: the other probes work; what this function does is not seen.")
     })?;
@@ -299,17 +340,13 @@ pub(super) fn readable_name(name: &str) -> &str {
 }
 
 /// The offset that all accessors agree on.
-fn db_iter_offset<'data, R: ReadRef<'data>>(
-    headers: &ElfHeaders,
-    data: R,
-    symbols: &Symbols,
-) -> Result<u32, Gap> {
+fn db_iter_offset(source: &Source<'_>, headers: &ElfHeaders, symbols: &Symbols) -> Result<u32, Gap> {
     let offsets: Vec<u32> = ACCESSORS
         .iter()
         .filter_map(|name| {
             let symbol = symbols.get(name)?.symbol;
             let length = if symbol.size == 0 { u64::MAX } else { symbol.size };
-            let code = headers.bytes_at(data, symbol.value, length.min(prologue::ACCESSOR_BYTES as u64))?;
+            let code = headers.bytes_at(source, symbol.value, length.min(prologue::ACCESSOR_BYTES as u64))?;
             prologue::first_member_load(code)
         })
         .collect();
@@ -327,12 +364,13 @@ fn db_iter_offset<'data, R: ReadRef<'data>>(
 }
 
 /// What follows "rocksdb_build_git_tag:" in the read-only data.
-fn build_tag(file: &File, headers: &ElfHeaders) -> Option<Vec<u8>> {
+fn build_tag(source: &Source<'_>, headers: &ElfHeaders) -> Option<Vec<u8>> {
     let section = headers.section_named(".rodata")?;
-    let at = scan::find(file, section.file_offset, section.size, BUILD_TAG_PREFIX).ok()??;
-    let mut tag = vec![0u8; BUILD_TAG_BYTES_MAX];
-    let count = file.read_at(&mut tag, at + BUILD_TAG_PREFIX.len() as u64).ok()?;
-    tag.truncate(count);
+    let at = scan::find(source, section.file_offset, section.size, BUILD_TAG_PREFIX).ok()??;
+    let begin = at + BUILD_TAG_PREFIX.len() as u64;
+    let length = source.length().saturating_sub(begin).min(BUILD_TAG_BYTES_MAX as u64);
+    let mut tag = vec![0u8; usize::try_from(length).unwrap_or_default()];
+    source.read_exact_at(&mut tag, begin).ok()?;
     let end = tag.iter().position(|&byte| byte == 0).unwrap_or(tag.len());
     tag.truncate(end);
     Some(tag)

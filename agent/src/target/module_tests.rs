@@ -8,6 +8,11 @@ fn file_with(content: &[u8]) -> File {
     file
 }
 
+fn find(file: &File, offset: u64, size: u64, text: &[u8]) -> Result<Option<u64>, ElfError> {
+    let allowance = Allowance::default();
+    scan::find(&Source::of_file(file, &allowance)?, offset, size, text)
+}
+
 #[test]
 fn a_name_across_two_chunks_is_found() {
     let mut content = vec![b'.'; 3 * scan::CHUNK_BYTES];
@@ -15,11 +20,11 @@ fn a_name_across_two_chunks_is_found() {
     content[at..at + SEEK.len()].copy_from_slice(SEEK.as_bytes());
     let file = file_with(&content);
     let size = content.len() as u64;
-    assert_eq!(scan::find(&file, 0, size, SEEK.as_bytes()).unwrap(), Some(at as u64));
-    assert_eq!(scan::find(&file, 5, size - 5, SEEK.as_bytes()).unwrap(), Some(at as u64));
-    assert_eq!(scan::find(&file, 0, (at + 20) as u64, SEEK.as_bytes()).unwrap(), None);
-    assert_eq!(scan::find(&file, 0, size, b"not there").unwrap(), None);
-    assert!(scan::find(&file, size, 100, b"cut").is_err());
+    assert_eq!(find(&file, 0, size, SEEK.as_bytes()).unwrap(), Some(at as u64));
+    assert_eq!(find(&file, 5, size - 5, SEEK.as_bytes()).unwrap(), Some(at as u64));
+    assert_eq!(find(&file, 0, (at + 20) as u64, SEEK.as_bytes()).unwrap(), None);
+    assert_eq!(find(&file, 0, size, b"not there").unwrap(), None);
+    assert!(find(&file, size, 100, b"cut").is_err());
 }
 
 #[test]
@@ -27,7 +32,7 @@ fn every_length_of_a_small_file_is_searched_whole() {
     for before in 0..40 {
         let content = [vec![b'_'; before], SEEK.as_bytes().to_vec()].concat();
         let file = file_with(&content);
-        let found = scan::find(&file, 0, content.len() as u64, SEEK.as_bytes()).unwrap();
+        let found = find(&file, 0, content.len() as u64, SEEK.as_bytes()).unwrap();
         assert_eq!(found, Some(before as u64));
     }
 }
@@ -35,11 +40,12 @@ fn every_length_of_a_small_file_is_searched_whole() {
 #[test]
 fn the_verdict_follows_the_file_when_it_changes() {
     let mut modules = ModuleCache::default();
+    let view = View::of_process(std::process::id());
     let mut file = file_with(b"this is no ELF file at all");
-    let (before, verdict) = modules.examine(&file, &[]).unwrap();
+    let (before, verdict) = modules.examine(&file, &view).unwrap();
     assert!(matches!(verdict, Verdict::Unreadable(ElfError::NotElf)));
     file.write_all(b" and longer").unwrap();
-    let (after, _) = modules.examine(&file, &[]).unwrap();
+    let (after, _) = modules.examine(&file, &view).unwrap();
     assert_ne!(before, after);
     assert_eq!(before.device_and_inode(), after.device_and_inode());
 }

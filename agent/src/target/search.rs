@@ -7,7 +7,7 @@ use super::elf::ElfError;
 use super::error::InspectError;
 use super::facts::FileIdentity;
 use super::maps::{Mapping, Maps};
-use super::module::{FileKey, ModuleCache, ModuleFacts, Verdict};
+use super::module::{FileKey, ModuleCache, ModuleFacts, Verdict, View};
 use super::process;
 use std::collections::HashSet;
 use std::fs::File;
@@ -69,6 +69,9 @@ impl Searcher {
             (Some((path, ElfError::OtherMachine { what })), _) => {
                 Err(InspectError::Unsupported { pid, path, what })
             }
+            (Some((path, source @ (ElfError::TooMuch { .. } | ElfError::TooLarge { .. }))), _) => {
+                Err(InspectError::TooMuch { pid, path, source })
+            }
             (Some((path, source)), _) => Err(InspectError::CorruptElf { pid, path, source }),
             (None, Some(path)) => Err(InspectError::PermissionDenied { pid, path }),
             (None, None) => Err(InspectError::NoRocksDb { pid, hint: search.hint }),
@@ -91,8 +94,7 @@ impl Searcher {
             // Unmapped meanwhile, or the process ended, which the next reading of it will tell.
             Err(_) => return Ok(()),
         };
-        let roots = [PathBuf::from(format!("/proc/{pid}/root")), PathBuf::from("/")];
-        let examined = self.modules.examine(&file, &roots);
+        let examined = self.modules.examine(&file, &View::of_process(pid));
         let (key, verdict) = examined.map_err(|error| InspectError::from_io(pid, &path, error))?;
         let named = is_named_rocksdb(mapping);
         match verdict {
@@ -111,7 +113,9 @@ impl Searcher {
             Verdict::Unreadable(error) if named => {
                 search.broken.get_or_insert_with(|| (mapping.path.clone(), error));
             }
-            Verdict::Unreadable(error @ ElfError::Malformed { .. }) => {
+            Verdict::Unreadable(
+                error @ (ElfError::Malformed { .. } | ElfError::TooMuch { .. } | ElfError::TooLarge { .. }),
+            ) => {
                 search.hint.get_or_insert_with(|| format!("{}: {error}", mapping.path.display()));
             }
             Verdict::Other | Verdict::Unreadable(_) => {

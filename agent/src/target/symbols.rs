@@ -11,10 +11,10 @@ use super::facts::FoundBy;
 use super::learn::Reader;
 use super::mini_debug_info;
 use super::scan;
+use super::source::Source;
+use super::unwind;
 use super::vtables::{self, Vtable};
-use object::ReadRef;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::PathBuf;
 
 /// `rocksdb::DBIter::Seek(Slice const&)`: in every RocksDB from 5.x to 11.x, and in nothing else.
@@ -150,50 +150,54 @@ impl Symbols {
     ///
     /// # Errors
     /// [`ElfError`] when the file's own tables cannot be read.
-    pub fn locate<'data, R: ReadRef<'data>>(
-        file: &File,
+    pub fn locate(
+        source: &Source<'_>,
         headers: &ElfHeaders,
-        data: R,
         roots: &[PathBuf],
     ) -> Result<Presence, ElfError> {
         // The cheap question first: most files do not have the name in their string tables.
         let mut symbols = Symbols::default();
-        if has_symbol_name(file, headers, SEEK)? {
-            for (name, symbol) in headers.symbols(data, &WANTED)? {
+        if has_symbol_name(source, headers, SEEK)? {
+            for (name, symbol) in headers.symbols(source, &WANTED)? {
                 let by = if symbol.dynamic { FoundBy::DynamicSymbols } else { FoundBy::SymbolTable };
                 symbols.add(name, symbol, by);
             }
             // Without the definition of `Seek` it only calls another file's RocksDB.
             return Ok(if symbols.get(SEEK).is_some() { Presence::Found(symbols) } else { Presence::Absent });
         }
-        if data.len().is_ok_and(|length| length < STRIPPED_BYTES_MIN) || !mentions_rocksdb(file, headers)? {
+        if source.length() < STRIPPED_BYTES_MIN || !mentions_rocksdb(source, headers)? {
             return Ok(Presence::Absent);
         }
         // What is exported is there even now: `perf_context`, perhaps.
-        for (name, symbol) in headers.symbols(data, &WANTED)? {
+        for (name, symbol) in headers.symbols(source, &WANTED)? {
             symbols.add(name, symbol, FoundBy::DynamicSymbols);
         }
-        symbols.add_separate(mini_debug_info::symbols(headers, data, &WANTED), FoundBy::MiniDebugInfo);
+        symbols.add_separate(mini_debug_info::symbols(source, headers, &WANTED)?, FoundBy::MiniDebugInfo);
         if symbols.get(SEEK).is_none()
-            && let Some(build_id) = headers.build_id(data)
+            && let Some(build_id) = headers.build_id(source)
         {
-            symbols.add_separate(debug_file::symbols(&build_id, roots, &WANTED), FoundBy::DebugFile);
+            let mut found = debug_file::symbols(&build_id, roots, &WANTED, source.allowance())?;
+            // Anybody can write a build id: this file itself has to say that its functions begin there.
+            found.retain(|_, symbol| {
+                symbol.thread_local || unwind::begins_function(source, headers, symbol.value) == Some(true)
+            });
+            symbols.add_separate(found, FoundBy::DebugFile);
         }
         if symbols.get(SEEK).is_none() {
-            let found = vtables::of_classes(file, headers, data, &CLASSES)?;
+            let found = vtables::of_classes(source, headers, &CLASSES)?;
             if let [db_iter, arena_wrapped, db_impl] = found.as_slice() {
                 let iterators = [db_iter.as_ref(), arena_wrapped.as_ref()];
                 symbols.add_virtual(
                     iterators,
                     db_impl.as_slice(),
-                    &mut Reader::new(headers, data),
+                    &mut Reader::new(source, headers),
                     FoundBy::Rtti,
                 );
             }
         }
         if symbols.get(SEEK).is_none() {
-            let all = vtables::without_rtti(file, headers, data, ITERATOR_SLOTS_MIN)?;
-            let mut reader = Reader::new(headers, data);
+            let all = vtables::without_rtti(source, headers, ITERATOR_SLOTS_MIN)?;
+            let mut reader = Reader::new(source, headers);
             let iterators = reader.iterator_vtables(&all);
             symbols.add_virtual(iterators, &all, &mut reader, FoundBy::Code);
         }
@@ -212,11 +216,11 @@ impl Symbols {
     }
 
     /// Virtual functions of `DBIter`, of `ArenaWrappedDBIter`, and of the databases, of which one is `DBImpl`.
-    fn add_virtual<'data, R: ReadRef<'data>>(
+    fn add_virtual(
         &mut self,
         iterators: [Option<&Vtable>; 2],
         databases: &[Vtable],
-        reader: &mut Reader<'_, R>,
+        reader: &mut Reader<'_, '_>,
         by: FoundBy,
     ) {
         let [db_iter, arena_wrapped] =
@@ -242,18 +246,18 @@ impl Symbols {
     }
 }
 
-fn has_symbol_name(file: &File, headers: &ElfHeaders, name: &str) -> Result<bool, ElfError> {
+fn has_symbol_name(source: &Source<'_>, headers: &ElfHeaders, name: &str) -> Result<bool, ElfError> {
     for (offset, size) in headers.symbol_string_tables() {
-        if scan::find(file, offset, size, name.as_bytes()).map_err(ElfError::from_io)?.is_some() {
+        if scan::find(source, offset, size, name.as_bytes())?.is_some() {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-fn mentions_rocksdb(file: &File, headers: &ElfHeaders) -> Result<bool, ElfError> {
+fn mentions_rocksdb(source: &Source<'_>, headers: &ElfHeaders) -> Result<bool, ElfError> {
     for (offset, size) in headers.read_only_data() {
-        if scan::find(file, offset, size, TICKER_NAME).map_err(ElfError::from_io)?.is_some() {
+        if scan::find(source, offset, size, TICKER_NAME)?.is_some() {
             return Ok(true);
         }
     }

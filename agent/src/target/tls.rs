@@ -241,6 +241,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
     use super::*;
     use crate::target::elf::ElfHeaders;
+    use crate::target::source::{Allowance, Source};
 
     const NAME: &str = "_ZN7rocksdb12perf_contextE";
 
@@ -269,7 +270,8 @@ mod tests {
     fn our_own_block_is_where_the_formula_says() {
         thread_local!(static MARK: u64 = const { 0x7e57_7e57_7e57_7e57 });
         let file = std::fs::read("/proc/self/exe").unwrap();
-        let headers = ElfHeaders::read(&file[..]).unwrap();
+        let allowance = Allowance::default();
+        let headers = ElfHeaders::read(&Source::of_bytes(&file, &allowance)).unwrap();
         let segment = headers.tls.unwrap();
         let thread_pointer: u64;
         // SAFETY: glibc keeps the thread pointer itself in the first word that fs points to.

@@ -77,6 +77,8 @@ pub struct Trace {
     pub calls: BTreeSet<u64>,
     /// Where it jumps without a condition; functions that it ends with are among them.
     pub jumps: BTreeSet<u64>,
+    /// Steps that following it took.
+    pub steps: u64,
     /// Bytes from its entry to the end of the last instruction that was reached, of those within
     /// [`EXTENT_BYTES_MAX`]: the size of a small function whose symbol is gone.
     pub extent: u64,
@@ -115,15 +117,18 @@ pub fn trace<'data>(entry: u64, bytes_at: impl Fn(u64) -> Option<&'data [u8]>) -
     let mut walk = Walk { reached: BTreeMap::new(), open: Vec::new() };
     let mut factory = InstructionInfoFactory::new();
     walk.arrive(entry, &state, &bytes_at);
+    let mut steps = 0;
     for _ in 0..STEPS_MAX {
         let Some(address) = walk.open.pop() else { break };
+        steps += 1;
         let Some((instruction, state)) = walk.reached.get(&address).copied() else { continue };
         let after = step(&instruction, state, &mut factory, &mut |_| {});
         for next in successors(&instruction) {
             walk.arrive(next, &after, &bytes_at);
         }
     }
-    let mut seen = Trace::default();
+    // Looking at what is known in the end is a step for each instruction, too.
+    let mut seen = Trace { steps: steps + walk.reached.len() as u64, ..Trace::default() };
     if !walk.open.is_empty() {
         // What is known so far would not hold on every way.
         return seen;

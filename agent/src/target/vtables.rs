@@ -7,15 +7,14 @@
 
 use super::elf::{ElfError, ElfHeaders, WordRelocations};
 use super::scan;
-use object::ReadRef;
+use super::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 
 /// Places of one name that are looked into: it may also be the end of a longer one.
 const NAMES_MAX: usize = 16;
 
 /// Pointers to names and typeinfos that are looked into; there are some dozens.
-const POINTERS_MAX: usize = 4096;
+const POINTERS_MAX: usize = 256;
 
 /// Virtual functions that are read of one class; `DBImpl` has some 250.
 const SLOTS_MAX: u64 = 512;
@@ -23,8 +22,15 @@ const SLOTS_MAX: u64 = 512;
 /// Vtables of a file without RTTI; a program with RocksDB inside has some 2,000.
 const VTABLES_MAX: usize = 65_536;
 
-/// Pointers to code that are looked through for vtables: those of a gigabyte of code.
-const CODE_POINTERS_MAX: usize = 4 << 20;
+/// Pointers to code that are looked through for vtables: those of some hundred megabytes of code.
+const CODE_POINTERS_MAX: usize = 768 << 10;
+
+/// Memory of a pointer to code: in the list of all, and in its vtable.
+const CODE_POINTER_BYTES: u64 = 32;
+
+/// Memory and work of a word that is looked up by its address.
+const WORD_BYTES: u64 = 32;
+const WORD_WORK: u64 = 64;
 
 /// A class's vtable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,20 +46,19 @@ pub struct Vtable {
 ///
 /// # Errors
 /// [`ElfError`] when a part of the file cannot be read.
-pub fn of_classes<'data, R: ReadRef<'data>>(
-    file: &File,
+pub fn of_classes(
+    source: &Source<'_>,
     headers: &ElfHeaders,
-    data: R,
     classes: &[&str],
 ) -> Result<Vec<Option<Vtable>>, ElfError> {
     let mut names = BTreeMap::new();
     for (class, name) in classes.iter().enumerate() {
-        names.extend(name_addresses(file, headers, name)?.into_iter().map(|address| (address, class)));
+        names.extend(name_addresses(source, headers, name)?.into_iter().map(|address| (address, class)));
     }
     if names.is_empty() {
         return Ok(vec![None; classes.len()]);
     }
-    let words = Words { file, headers, relocations: headers.word_relocations(data)? };
+    let words = Words { source, headers, relocations: headers.word_relocations(source)? };
     // The typeinfo's second word points to the name.
     let typeinfos: BTreeMap<u64, usize> = words
         .pointers_to(&names)?
@@ -78,13 +83,12 @@ pub fn of_classes<'data, R: ReadRef<'data>>(
 ///
 /// # Errors
 /// As [`of_classes`].
-pub fn without_rtti<'data, R: ReadRef<'data>>(
-    file: &File,
+pub fn without_rtti(
+    source: &Source<'_>,
     headers: &ElfHeaders,
-    data: R,
     slots_min: usize,
 ) -> Result<Vec<Vtable>, ElfError> {
-    let words = Words { file, headers, relocations: headers.word_relocations(data)? };
+    let words = Words { source, headers, relocations: headers.word_relocations(source)? };
     let pointers = words.pointers_to_code()?;
     let mut runs: Vec<Vtable> = Vec::new();
     let mut end = None;
@@ -126,46 +130,41 @@ fn vtable_at(headers: &ElfHeaders, words: &BTreeMap<u64, u64>, place: u64) -> Op
 }
 
 /// Addresses of a type's name: with its terminating NUL, and whatever before it.
-fn name_addresses(file: &File, headers: &ElfHeaders, name: &str) -> Result<Vec<u64>, ElfError> {
+fn name_addresses(source: &Source<'_>, headers: &ElfHeaders, name: &str) -> Result<Vec<u64>, ElfError> {
     let text = [name.as_bytes(), b"\0"].concat();
     let mut found = Vec::new();
     for (offset, size) in headers.read_only_data() {
         let room = NAMES_MAX.saturating_sub(found.len());
-        let offsets = scan::find_all(file, offset, size, &text, room).map_err(ElfError::from_io)?;
+        let offsets = scan::find_all(source, offset, size, &text, room)?;
         found.extend(offsets.into_iter().filter_map(|offset| headers.address_of(offset)));
     }
     Ok(found)
 }
 
 /// The pointers of a file as they are once it is loaded, less the load bias.
-struct Words<'a> {
-    file: &'a File,
+struct Words<'a, 'f> {
+    source: &'a Source<'f>,
     headers: &'a ElfHeaders,
     relocations: WordRelocations,
 }
 
-impl Words<'_> {
+impl Words<'_, '_> {
     /// Places that point to one of the wanted addresses, with what is wanted there.
     fn pointers_to(&self, wanted: &BTreeMap<u64, usize>) -> Result<Vec<(u64, usize)>, ElfError> {
         let mut found = BTreeSet::new();
-        self.relocations.each(self.file, |place, value| {
+        let Some((&first, &last)) = wanted.keys().next().zip(wanted.keys().next_back()) else {
+            return Ok(Vec::new());
+        };
+        let is_near = |_, value| (first..=last).contains(&value);
+        let mut visit = |place, value| {
             if let Some(class) = wanted.get(&value) {
                 found.insert((place, *class));
             }
             found.len() < POINTERS_MAX
-        })?;
-        let Some((&first, &last)) = wanted.keys().next().zip(wanted.keys().next_back()) else {
-            return Ok(Vec::new());
         };
+        self.relocations.each(self.source, is_near, &mut visit)?;
         for (offset, address, size) in self.headers.data_segments() {
-            scan_words(self.file, offset, address, size, |place, value| {
-                if (first..=last).contains(&value)
-                    && let Some(class) = wanted.get(&value)
-                {
-                    found.insert((place, *class));
-                }
-                found.len() < POINTERS_MAX
-            })?;
+            scan_words(self.source, offset, address, size, is_near, &mut visit)?;
         }
         Ok(found.into_iter().collect())
     }
@@ -173,16 +172,20 @@ impl Words<'_> {
     /// All pointers to code, in the order of their places.
     fn pointers_to_code(&self) -> Result<Vec<(u64, u64)>, ElfError> {
         let mut found = Vec::new();
+        let is_code = |_, value| self.headers.is_code(value);
+        let allowance = self.source.allowance();
         let mut visit = |place, value| {
-            if self.headers.is_code(value) {
+            let is_granted = allowance.take_memory(CODE_POINTER_BYTES).is_ok();
+            if is_granted {
                 found.push((place, value));
             }
-            found.len() < CODE_POINTERS_MAX
+            is_granted && found.len() < CODE_POINTERS_MAX
         };
-        self.relocations.each(self.file, &mut visit)?;
+        self.relocations.each(self.source, is_code, &mut visit)?;
         for (offset, address, size) in self.headers.data_segments() {
-            scan_words(self.file, offset, address, size, &mut visit)?;
+            scan_words(self.source, offset, address, size, is_code, &mut visit)?;
         }
+        allowance.check()?;
         found.sort_unstable();
         found.dedup_by_key(|(place, _)| *place);
         Ok(found)
@@ -193,12 +196,19 @@ impl Words<'_> {
         let mut words = BTreeMap::new();
         for &(start, size) in ranges {
             let Some((offset, rest)) = self.headers.file_offset_of(start) else { continue };
-            scan_words(self.file, offset, start, rest.min(size), |place, value| {
+            let size = rest.min(size);
+            self.source.allowance().take_memory(size / 8 * WORD_BYTES)?;
+            let all = |_, _| true;
+            scan_words(self.source, offset, start, size, all, |place, value| {
                 words.insert(place, value);
                 true
             })?;
         }
-        self.relocations.each(self.file, |place, value| {
+        let Some((&first, &last)) = words.keys().next().zip(words.keys().next_back()) else {
+            return Ok(words);
+        };
+        let is_near = |place, _| (first..=last).contains(&place);
+        self.relocations.each(self.source, is_near, |place, value| {
             if let Some(word) = words.get_mut(&place) {
                 *word = value;
             }
@@ -208,25 +218,31 @@ impl Words<'_> {
     }
 }
 
-/// Gives each aligned word of a part of the file, with its address.
+/// Gives each aligned word of a part of the file of which `is_wanted` says so, with its address.
 fn scan_words(
-    file: &File,
+    source: &Source<'_>,
     offset: u64,
     address: u64,
     size: u64,
+    is_wanted: impl Fn(u64, u64) -> bool,
     mut visit: impl FnMut(u64, u64) -> bool,
 ) -> Result<(), ElfError> {
-    let skipped = address.next_multiple_of(8) - address;
+    let skipped = address.wrapping_neg() % 8;
     let (Some(offset), Some(size)) = (offset.checked_add(skipped), size.checked_sub(skipped)) else {
         return Ok(());
     };
-    scan::chunks(file, offset, size & !7, 0, |at, chunk| {
+    scan::chunks(source, offset, size & !7, 0, |at, chunk| {
         let (words, _) = chunk.as_chunks::<8>();
         let first = address.wrapping_add(skipped).wrapping_add(at - offset);
-        words
-            .iter()
-            .zip(0u64..)
-            .all(|(word, number)| visit(first.wrapping_add(8 * number), u64::from_le_bytes(*word)))
+        for (word, number) in words.iter().zip(0u64..) {
+            let (place, value) = (first.wrapping_add(8 * number), u64::from_le_bytes(*word));
+            if is_wanted(place, value) {
+                source.allowance().take_work(WORD_WORK)?;
+                if !visit(place, value) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     })
-    .map_err(ElfError::from_io)
 }
