@@ -166,12 +166,16 @@ mod tests {
             (bytes > 0).then(|| "j".repeat(bytes))
         });
         let mut child = std::process::Command::new("sh")
-            .args(["-c", "read line", "java", "-classpath"])
+            .args(["-c", "echo; read line", "java", "-classpath"])
             .args(arguments)
             .arg("org.apache.hadoop.ozone.om.OzoneManagerStarter")
             .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
+        // Only once it runs the kernel shows its own arguments.
+        let mut line = [0];
+        child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
         let facts = read(child.id());
         drop(child.stdin.take());
         child.wait().unwrap();
@@ -193,7 +197,7 @@ mod tests {
         let facts = facts_behind(1_200_000);
         assert!(facts.is_command_line_cut);
         assert_eq!(facts.command_line.len() as u64, COMMAND_LINE_BYTES_MAX);
-        assert!(facts.command_line.starts_with("sh -c read line java -classpath jjj"));
+        assert!(facts.command_line.starts_with("sh -c echo; read line java -classpath jjj"));
     }
 
     #[test]
