@@ -6,6 +6,7 @@ In the directory it makes
   often   10,000 tombstones at the front, in a file; listed ten times a round
   rare    the same; listed once a round
   fresh   the same, but the tombstones are in the memtable; listed once a round
+  own     as rare, in an Env that keeps its files in memory, so that there are none in the directory
   idle0 to idle4   some keys; nobody lists them
 
 prints "ready", and lists until standard input ends. A list begins at the first key there was, steps over the
@@ -21,10 +22,13 @@ KEYS = 20_000
 DELETED = 10_000
 NEXTS = 10
 IDLE_DATABASES = 5
-LISTS_A_ROUND = (("often", 10), ("rare", 1), ("fresh", 1))
+LISTS_A_ROUND = (("often", 10), ("rare", 1), ("fresh", 1), ("own", 1))
 ROUND_PAUSE_S = 0.02
 
-POINTERS = "options_create open iter_next create_iterator writeoptions_create readoptions_create flushoptions_create"
+POINTERS = (
+    "options_create open iter_next create_iterator create_mem_env "
+    "writeoptions_create readoptions_create flushoptions_create"
+)
 
 library = ctypes.CDLL(sys.argv[2], mode=os.RTLD_NOW)
 for name in POINTERS.split():
@@ -80,17 +84,24 @@ def list_keys(database, read):
     call("iter_destroy", iterator)
 
 
-def main():
+def make_options():
     options = pointer("options_create")
     call("options_set_create_if_missing", options, 1)
     call("options_set_disable_auto_compactions", options, 1)
+    return options
+
+
+def main():
+    options, own_options = make_options(), make_options()
+    call("options_set_env", own_options, pointer("create_mem_env"))
     write = pointer("writeoptions_create")
     call("writeoptions_disable_WAL", write, 1)
     read, flush = pointer("readoptions_create"), pointer("flushoptions_create")
     databases = {}
     for name, _ in LISTS_A_ROUND:
         path = os.path.join(sys.argv[1], name)
-        databases[name] = make(options, write, flush, path, KEYS, DELETED, name != "fresh")
+        of_it = own_options if name == "own" else options
+        databases[name] = make(of_it, write, flush, path, KEYS, DELETED, name != "fresh")
     for index in range(IDLE_DATABASES):
         path = os.path.join(sys.argv[1], f"idle{index}")
         databases[f"idle{index}"] = make(options, write, flush, path, 100, 0, True)

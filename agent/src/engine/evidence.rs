@@ -27,7 +27,8 @@ const UNKNOWN_DATABASE: &str = "unknown";
 const UNKNOWN_REASON: &str = "no probe has seen which database its iterators belong to";
 
 /// Why the files of a database cannot be seen that no open file of its process shows.
-const UNSEEN_REASON: &str = "no open file of the process lies in such a directory: it was deleted, or the database has an Env of its own";
+const UNSEEN_REASON: &str = "no open file of the process lies in such a directory: it was deleted, or the database has \
+                             an Env of its own";
 
 /// Replaces a target's evidence by what this window saw.
 pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<&Path>) {
