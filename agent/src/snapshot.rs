@@ -22,7 +22,7 @@ pub struct Snapshot {
     pub ranges: Vec<RangeView>,
     /// The current plan.
     pub plan: PlanView,
-    /// What was done, newest first, at most [`ACTIONS_KEPT_MAX`].
+    /// What was done, newest first, at most [`ACTIONS_KEPT_MAX`] and what is failing still.
     pub actions: Vec<ActionView>,
     /// What was told, oldest first, at most [`EVENTS_PUBLISHED_MAX`].
     pub events: Vec<Event>,
@@ -337,6 +337,9 @@ pub struct RefusalView {
     /// In words.
     pub reason: String,
 }
+
+/// State of an action whose throttle could not be set, and is tried again.
+pub const FAILING: &str = "failing";
 
 /// Something that was done.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

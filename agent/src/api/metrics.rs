@@ -6,7 +6,7 @@ pub mod list;
 
 use self::list::{Kind, METRICS};
 use super::tally::{STATES, Tally};
-use crate::snapshot::{Snapshot, TargetState, TargetView};
+use crate::snapshot::{FAILING, Snapshot, TargetState, TargetView};
 use prometheus::core::Collector;
 use prometheus::{CounterVec, Encoder, GaugeVec, Opts, Registry, TextEncoder};
 use sexton_tuner::guard::Guard;
@@ -174,14 +174,15 @@ impl Scrape {
     }
 
     fn actions(&self, snapshot: &Snapshot, tally: &Tally) {
-        let running = |name: &str| {
+        let count = |name: &str, state: &str| {
             let of_target = snapshot.actions.iter().filter(|action| action.target == name);
-            of_target.filter(|action| action.state == "running").count()
+            of_target.filter(|action| action.state == state).count() as f64
         };
         let shown = snapshot.targets.iter().take(TARGETS_EXPOSED_MAX);
         let names: BTreeSet<&str> = shown.map(|target| target.name.as_str()).collect();
         for name in &names {
-            self.set("sexton_actions_running", &[name], running(name) as f64);
+            self.set("sexton_actions_running", &[name], count(name, "running"));
+            self.set("sexton_throttles_failing", &[name], count(name, FAILING));
         }
         // From zero on for every target, so that the first action shows as an increase.
         for name in names {

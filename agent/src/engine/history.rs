@@ -22,7 +22,7 @@ use super::surveys::Surveys;
 use super::unsettled::Unsettled;
 use super::watched::Watched;
 use crate::audit::{Subject, What};
-use crate::snapshot::{ACTIONS_KEPT_MAX, ActionView};
+use crate::snapshot::{ACTIONS_KEPT_MAX, ActionView, FAILING};
 use crate::state::{Batch, Kind, StateError, numbered};
 use crate::target::facts::{DatabaseDirectory, ProcessId};
 use crate::target::process::is_alive;
@@ -168,8 +168,7 @@ impl History {
             }
         }
         // A throttle that was failing is tried again by this run, as the same action.
-        let goes_on =
-            |record: &&ActionRecord| record.view.state == throttles::FAILING && is_alive(&record.process);
+        let goes_on = |record: &&ActionRecord| record.view.state == FAILING && is_alive(&record.process);
         let open = self.actions.iter().rev().filter(|record| record.view.ended_at.is_none());
         let open = open.filter(|record| !goes_on(record));
         let open: Vec<u64> = open.map(|record| record.view.id).collect();
@@ -463,9 +462,11 @@ impl History {
         self.told.forget(target);
     }
 
-    /// The newest actions, newest first.
+    /// The newest actions, newest first, and of older ones those that are failing still.
     pub fn actions(&self) -> Vec<ActionView> {
-        self.actions.iter().take(ACTIONS_KEPT_MAX).map(|record| record.view.clone()).collect()
+        let views = self.actions.iter().map(|record| &record.view).enumerate();
+        let shown = views.filter(|(age, view)| *age < ACTIONS_KEPT_MAX || view.state == FAILING);
+        shown.map(|(_, view)| view.clone()).collect()
     }
 
     /// Tells of something that is no action.

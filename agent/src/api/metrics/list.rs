@@ -188,6 +188,7 @@ pub const METRICS: &[Metric] = &[
     gauge("sexton_plan_cost_bytes", &[], "Bytes that the current plan would rewrite."),
     gauge("sexton_plan_budget_bytes", &[], "Bytes that the current plan may spend."),
     gauge("sexton_actions_running", TARGET, "Actions that run now."),
+    gauge("sexton_throttles_failing", TARGET, "Throttles that could not be set, and are tried again."),
     counter(
         "sexton_actions_total",
         &["target", "state"],

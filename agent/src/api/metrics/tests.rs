@@ -49,7 +49,11 @@ fn full() -> Snapshot {
         },
         targets: vec![target, TargetView { state: TargetState::Lost, ..TargetView::default() }],
         ranges: (0..20).map(|at| range(&format!("secret-key-{at}"))).collect(),
-        actions: vec![action(2, None), action(1, Some("2026-11-20T10:00:00Z"))],
+        actions: vec![
+            ActionView { state: "failing".to_owned(), bytes_rewritten: 0, ..action(3, None) },
+            action(2, None),
+            action(1, Some("2026-11-20T10:00:00Z")),
+        ],
         ..Snapshot::default()
     }
 }
@@ -85,6 +89,7 @@ fn shows_the_snapshot() {
         r#"sexton_actions_total{state="helped",target="ozone-om"} 1"#,
         r#"sexton_actions_total{state="failed",target="ozone-om"} 0"#,
         r#"sexton_actions_running{target="ozone-om"} 1"#,
+        r#"sexton_throttles_failing{target="ozone-om"} 1"#,
         r#"sexton_bytes_rewritten_total{target="ozone-om"} 1000"#,
         "sexton_state_writable 1",
         "sexton_state_waiting_batches 3",

@@ -3,6 +3,7 @@
 
 use super::{History, batch_of, subject};
 use crate::audit::What;
+use crate::snapshot::FAILING;
 use crate::state::{Batch, Kind};
 use crate::target::facts::ProcessId;
 use crate::target::process::is_alive;
@@ -11,9 +12,6 @@ use sexton_tuner::throttle::{BACK_OFF, KnownThrottles, ThrottleState};
 
 /// Throttles remembered; a target has some ten, a node some dozen targets.
 const THROTTLES_STORED_MAX: usize = 1_000;
-
-/// State of an action whose throttle is tried again.
-pub(super) const FAILING: &str = "failing";
 
 /// A throttle of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
