@@ -1,9 +1,12 @@
 //! Which ranges an operation's tombstones lie in.
 //!
 //! A record says where an operation began and how many tombstones it skipped, not where they lie. The
-//! SST files say how many deletions lie behind the key: walking from there in the scan's direction uses
+//! SST files say how many deletions lie beside the key: walking from there in the operation's direction uses
 //! them up. What is left over is in no file that was seen. It is in a memtable as far as RocksDB counts deletions
 //! there, near where the operation came to an end; the rest is unexplained, shown, and nothing is promised for it.
+//!
+//! A positioning call looks the way that its kind says, the scan behind it the way that its end tells: after a
+//! `Seek` with `Prev` behind it the two part at the key.
 
 use crate::candidate::{CandidateInput, candidates, overlapping, shares};
 use crate::cost::Levels;
@@ -76,7 +79,7 @@ impl<'a> ColumnFamily<'a> {
         let Events { tombstones, block_reads, block_cache_hits } = events(operation);
         let start = self.start(operation);
         let end = operation.end_key.as_ref().map(|key| self.index_of(key));
-        let (mut parts, left_over) = self.walk(operation, start, end, tombstones);
+        let (mut parts, left_over) = self.walk_all(operation, start, end, tombstones);
         // Tombstones that no file knows were written last: they lie at the edge of what is deleted, where
         // the operation came to an end. Where that is not known, near its start.
         let fresh = end.unwrap_or(start);
@@ -128,30 +131,48 @@ impl<'a> ColumnFamily<'a> {
         self.ranges.partition_point(|range| range.begin <= *key).saturating_sub(1)
     }
 
-    /// Uses up deletions from the start in the scan's direction: range and tombstones each, and what
-    /// is left over. Where it is known in which range the operation ended, no further than that.
-    fn walk(
+    /// Walks the operation's legs, one after the other: range and tombstones each, and what is left over. What the
+    /// files do not have on one side of the key is looked for on the other one as well.
+    fn walk_all(
         &self,
         operation: &Observation,
         start: usize,
         end: Option<usize>,
         tombstones: u64,
     ) -> (Vec<(usize, u64)>, u64) {
+        let mut parts: Vec<(usize, u64)> = Vec::new();
+        let mut left_over = 0_u64;
+        for leg in legs(operation, end, tombstones) {
+            let leg = Leg { tombstones: leg.tombstones + left_over, ..leg };
+            let (leg_parts, leg_left_over) = self.walk(operation, start, &leg);
+            for (index, part) in leg_parts {
+                // Only the range that both begin in can be met twice.
+                match parts.iter_mut().find(|known| known.0 == index) {
+                    Some(known) => known.1 += part,
+                    None => parts.push((index, part)),
+                }
+            }
+            left_over = leg_left_over;
+        }
+        (parts, left_over)
+    }
+
+    /// Uses up deletions from the start in the leg's direction: range and tombstones each, and what
+    /// is left over. Where it is known in which range the leg ended, no further than that.
+    fn walk(&self, operation: &Observation, start: usize, leg: &Leg) -> (Vec<(usize, u64)>, u64) {
         let last = self.ranges.len().saturating_sub(1);
-        let mut order: Box<dyn Iterator<Item = usize>> = match end {
-            Some(end) if end >= start => Box::new(start..=end.min(last)),
-            Some(end) => Box::new((end..=start).rev()),
-            None if operation.kind.is_forward() => Box::new(start..=last),
-            None => Box::new((0..=start).rev()),
+        let mut order: Box<dyn Iterator<Item = usize>> = match (leg.is_forward, leg.end) {
+            (true, end) => Box::new(start..=end.unwrap_or(last).min(last)),
+            (false, end) => Box::new((end.unwrap_or(0)..=start).rev()),
         };
         let stepped_over = operation.total().keys_skipped;
         let mut live_left =
             stepped_over.saturating_mul(LIVE_ENTRIES_FACTOR).saturating_add(LIVE_ENTRIES_SLACK);
-        let mut left_over = tombstones;
+        let mut left_over = leg.tombstones;
         let mut parts = Vec::new();
         while left_over > 0 {
             let Some(index) = order.next() else { break };
-            let ahead = self.ahead(operation, start, index);
+            let ahead = self.ahead(operation, start, index, leg.is_forward);
             let part = left_over.min(ahead.deletions);
             if part > 0 {
                 parts.push((index, part));
@@ -166,8 +187,8 @@ impl<'a> ColumnFamily<'a> {
         (parts, left_over)
     }
 
-    /// What of a range lies ahead of the operation: all of it, but in the first only what is behind the key.
-    fn ahead(&self, operation: &Observation, start: usize, index: usize) -> Share {
+    /// What of a range lies ahead of the operation: all of it, but in the first only what is on that side of the key.
+    fn ahead(&self, operation: &Observation, start: usize, index: usize, is_forward: bool) -> Share {
         let whole = self.shares.get(index).copied().unwrap_or_default();
         let (Some(range), Some(files)) = (self.ranges.get(index), self.files_in_range.get(index)) else {
             return whole;
@@ -175,11 +196,41 @@ impl<'a> ColumnFamily<'a> {
         let ahead = match operation.kind {
             _ if index != start => return whole,
             SeekKind::SeekToFirst | SeekKind::SeekToLast => return whole,
-            SeekKind::Seek => KeyRange::new(operation.key.clone(), range.end.clone()),
-            SeekKind::SeekForPrev => KeyRange::new(range.begin.clone(), Some(operation.key.successor())),
+            SeekKind::Seek | SeekKind::SeekForPrev if is_forward => {
+                KeyRange::new(operation.key.clone(), range.end.clone())
+            }
+            SeekKind::Seek | SeekKind::SeekForPrev => {
+                KeyRange::new(range.begin.clone(), Some(operation.key.successor()))
+            }
         };
         ahead.map_or(whole, |ahead| share_of_all(files.iter().copied(), &ahead))
     }
+}
+
+/// A part of an operation that goes one way from its key.
+struct Leg {
+    is_forward: bool,
+    /// Index of the range that it ended in, where that is known.
+    end: Option<usize>,
+    tombstones: u64,
+}
+
+/// The operation's legs: one, or two where its scan turned back over the key that it was positioned at.
+fn legs(operation: &Observation, end: Option<usize>, tombstones: u64) -> Vec<Leg> {
+    let seeks_forward = operation.kind.is_forward();
+    let scans_forward = match (&operation.end_key, operation.kind) {
+        (None, _) | (_, SeekKind::SeekToFirst | SeekKind::SeekToLast) => seeks_forward,
+        (Some(end), SeekKind::Seek) => *end >= operation.key,
+        (Some(end), SeekKind::SeekForPrev) => *end > operation.key,
+    };
+    if scans_forward == seeks_forward {
+        return vec![Leg { is_forward: seeks_forward, end, tombstones }];
+    }
+    let scanned = operation.scan.tombstones_skipped.min(tombstones);
+    vec![
+        Leg { is_forward: seeks_forward, end: None, tombstones: tombstones - scanned },
+        Leg { is_forward: scans_forward, end, tombstones: scanned },
+    ]
 }
 
 /// `total × part / whole`, rounded down; `total` where the part is the whole.
@@ -252,6 +303,82 @@ mod tests {
                 estimated: false,
             },
         )
+    }
+
+    /// Two files beside a key, 10,000 deletions in each, that are one range.
+    fn beside_a_key() -> [SstFile; 2] {
+        let file = |number, smallest: &str, largest: &str| SstFile {
+            number,
+            column_family: "default".to_owned(),
+            level: 6,
+            size_bytes: 1 << 20,
+            entries: 20_000,
+            deletions: 10_000,
+            smallest: Key::new(smallest),
+            largest: Key::new(largest),
+        };
+        [file(1, "a0", "a9"), file(2, "b0", "b9")]
+    }
+
+    /// Tombstones of an operation that the files have, and those that they have not, by the begin of the range.
+    fn placed(files: &[SstFile], operation: &Observation) -> Vec<(Key, u64, u64)> {
+        let files: Vec<&SstFile> = files.iter().collect();
+        let input = CandidateInput {
+            files: &files,
+            parts: &files,
+            observations: &[operation],
+            prefix_rule: Some(crate::prefix::PrefixRule::Bytes(1)),
+            kept: &[],
+            range_bytes_max: 1 << 30,
+            density: 0.1,
+        };
+        let family = ColumnFamily::new(&files, &files, &input, &ColumnFamilyOptions::default(), 0);
+        let shares = family.observation_shares(operation, EventCosts::default().loss(operation));
+        let begin = |number| family.range(number).map(|range| range.begin.clone()).unwrap_or_default();
+        let mut placed: Vec<(Key, u64, u64)> = shares
+            .iter()
+            .map(|share| {
+                (begin(share.range), share.tombstones - share.memtable_tombstones, share.memtable_tombstones)
+            })
+            .collect();
+        placed.sort();
+        placed
+    }
+
+    fn walked(kind: SeekKind, key: &str, seek: u64, scan: u64, end_key: &str) -> Observation {
+        let skipped = |tombstones_skipped| Counters { tombstones_skipped, ..Counters::default() };
+        Observation {
+            column_family: None,
+            kind,
+            key: Key::new(key),
+            end_key: Some(Key::new(end_key)),
+            seek: skipped(seek),
+            scan: skipped(scan),
+            seek_latency_ns: 0,
+            scan_elapsed_ns: 0,
+            block_fetches: BlockFetches::default(),
+            estimated: false,
+        }
+    }
+
+    /// `Seek` to the end of the deleted keys, and `Prev` back over them; the scan ends in the range that it began in.
+    #[test]
+    fn a_seek_with_prev_behind_it_looks_behind_its_key() {
+        let files = beside_a_key();
+        let back = walked(SeekKind::Seek, "b9", 0, 8_000, "b0");
+        assert_eq!(placed(&files, &back), [(Key::new("b"), 8_000, 0)]);
+        // What the call itself has stepped over lies ahead of the key, what its scan has, behind.
+        let both = walked(SeekKind::Seek, "b0", 8_000, 8_000, "a0");
+        assert_eq!(placed(&files, &both), [(Key::default(), 8_000, 0), (Key::new("b"), 8_000, 0)]);
+    }
+
+    #[test]
+    fn a_seek_for_prev_with_next_behind_it_looks_ahead_of_its_key() {
+        let files = beside_a_key();
+        let ahead = walked(SeekKind::SeekForPrev, "b0", 0, 8_000, "b9");
+        assert_eq!(placed(&files, &ahead), [(Key::new("b"), 8_000, 0)]);
+        let onwards = walked(SeekKind::Seek, "a0", 8_000, 0, "a9");
+        assert_eq!(placed(&files, &onwards), [(Key::new("a"), 8_000, 0)]);
     }
 
     proptest! {
