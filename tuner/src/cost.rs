@@ -334,6 +334,15 @@ mod tests {
         assert_eq!((way(between).0, way(between).1.deletions_left), (Bottommost::Force, 0));
     }
 
+    /// The job that meets the tombstones drops them all: there is nothing left for a second one to rewrite.
+    #[test]
+    fn a_file_of_nothing_but_tombstones_leaves_nothing() {
+        let tombstones = SstFile { entries: 1000, deletions: 1000, ..file(0, "x0", "x9", 1 << 22) };
+        let other = SstFile { entries: 1000, deletions: 1000, ..file(0, "x5", "z", 1 << 22) };
+        let forced = predict(&[tombstones, other], "x0", "x1", Bottommost::Force);
+        assert_eq!((forced.read_bytes, forced.jobs, forced.deletions_left), (2 << 22, 1, 0));
+    }
+
     #[test]
     fn what_memtables_hold_is_forced_out() {
         let way = |files: &[SstFile]| {

@@ -428,7 +428,8 @@ fn merged(inputs: &[File], ends_below: Option<&[Key]>, target_bytes: u64) -> Vec
         inputs.iter().map(File::deletions_bytes).fold(0, u64::saturating_add).min(size_bytes);
     let live = entries - deletions;
     let hidden = deletions.min(live);
-    let live_bytes = portion(size_bytes - deletions_bytes, live - hidden, live);
+    // Where nothing lives the deletions were all that there was.
+    let live_bytes = if live == 0 { 0 } else { portion(size_bytes - deletions_bytes, live - hidden, live) };
     let left = match ends_below {
         // Files that do not say how many entries they have are kept whole.
         _ if entries == 0 => (size_bytes, 0, 0),
