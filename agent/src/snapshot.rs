@@ -376,8 +376,11 @@ pub struct ActionView {
     pub reason: String,
     /// What came of it, in words.
     pub outcome: String,
-    /// Bytes of the SST files it replaced.
+    /// Bytes of the SST files it replaced, flushed first, or had written when it was stopped.
     pub bytes_rewritten: u64,
+    /// Those of them that were in no file before and in none after: flushed first, or thrown away.
+    #[serde(default)]
+    pub bytes_transient: u64,
     /// How long it took, seconds.
     pub duration_seconds: f64,
     /// Deletions in the range before and after.

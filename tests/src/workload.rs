@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// Column family that the workload writes to and lists.
 pub const COLUMN_FAMILY: &str = "keyTable";
+/// Column family that nobody reads.
+pub const OTHER_COLUMN_FAMILY: &str = "otherTable";
 /// What all keys begin with, and where a list starts.
 pub const PREFIX: &str = "/vol1/bucket1/";
 

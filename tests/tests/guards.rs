@@ -141,6 +141,87 @@ fn guards_refuse_by_name_and_nothing_is_done() -> Result<()> {
     program.end()
 }
 
+/// RocksDB delays the writes of a whole database for the L0 of one column family, and while a slice runs it compacts
+/// nothing else: the column family that is acted on may be in order, another one counts.
+#[test]
+fn level0_of_another_column_family_objects() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let directory = tempfile::tempdir()?;
+    let mut workload = quiet_queue(directory.path(), 20_000, &["--level0-files-elsewhere=12"])?;
+    let guards = "target_age: 0s, level0_files: 0.5";
+    let mut agent = Agent::start(directory.path(), &quiet_policy(workload.process.pid(), guards))?;
+    let view = agent.wait_for(LOOP_LIMIT, "an objection", |agent| {
+        let targets = agent.get("/api/v1/targets")?;
+        let views = targets.pointer("/targets/0/guards").and_then(Value::as_array).cloned();
+        Ok(views.unwrap_or_default().into_iter().find(|view| count(view, "/refusals").is_ok_and(|n| n > 1)))
+    })?;
+    ensure!(text(&view, "/guard") == "level0_files", "another guard: {view}");
+    ensure!(text(&view, "/reason").contains("12 files in column family otherTable"), "{view}");
+    ensure!(actions(&agent)?.is_empty(), "it acted all the same");
+    agent.stop()?;
+    ensure!(workload.process.is_running()?, "the target has ended");
+    Ok(())
+}
+
+/// Nobody but the agent compacts there, and RocksDB delays no write for files in L0. Of the ends that the plan leaves open
+/// RocksDB is told the outermost files' keys.
+#[test]
+fn with_automatic_compactions_disabled_level0_does_not_block() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let directory = tempfile::tempdir()?;
+    let arguments = ["--disable-auto-compactions", "--write-buffer-bytes=524288"];
+    let workload = quiet_queue(directory.path(), 20_000, &arguments)?;
+    // The limit is one file.
+    let guards = "target_age: 0s, level0_files: 0.05";
+    let mut agent = Agent::start(directory.path(), &quiet_policy(workload.process.pid(), guards))?;
+    let helped = agent.wait_for(LOOP_LIMIT, "an action that helped", |agent| {
+        Ok(actions(agent)?.into_iter().find(|action| text(action, "/state") == "helped"))
+    })?;
+    agent.stop()?;
+    ensure!(text(&helped, "/begin").is_empty(), "a range that begins at a key: {helped}");
+    let log = std::fs::read_to_string(directory.path().join("db/LOG")).context("reading the target's log")?;
+    let asked: Vec<&str> =
+        log.lines().filter(|line| line.contains("Manual compaction from level-0")).collect();
+    ensure!(!asked.is_empty(), "RocksDB was asked for no compaction");
+    for line in asked {
+        ensure!(!line.contains("(begin)") && !line.contains("(end)"), "an end was left open: {line}");
+    }
+    Ok(())
+}
+
+/// What a compaction has flushed before it begins is a file that comes and goes while it runs. RocksDB's own event log
+/// tells what its jobs have read, that file included.
+#[test]
+fn what_a_slice_flushes_first_is_charged() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let directory = tempfile::tempdir()?;
+    let arguments = ["--fill-deletes=false", "--deletes-at-start=10000"];
+    let workload = quiet_queue(directory.path(), 40_000, &arguments)?;
+    let mut agent = Agent::start(directory.path(), &quiet_policy(workload.process.pid(), "target_age: 0s"))?;
+    agent.wait_for(LOOP_LIMIT, "an action that helped", |agent| {
+        Ok(actions(agent)?.into_iter().find(|action| text(action, "/state") == "helped"))
+    })?;
+    let charged: u64 =
+        actions(&agent)?.iter().map(|action| count(action, "/bytes_rewritten")).sum::<Result<u64>>()?;
+    agent.stop()?;
+    let log = std::fs::read_to_string(directory.path().join("db/LOG")).context("reading the target's log")?;
+    let mut read_bytes = 0;
+    for event in log.lines().filter_map(|line| line.split_once("EVENT_LOG_v1 ")).map(|(_, event)| event) {
+        let event: Value = serde_json::from_str(event)?;
+        if text(&event, "/event") == "compaction_started"
+            && text(&event, "/compaction_reason") == "ManualCompaction"
+        {
+            read_bytes += count(&event, "/input_data_size")?;
+        }
+    }
+    println!("RocksDB's jobs have read {read_bytes} bytes, charged were {charged}");
+    ensure!(read_bytes > 0, "RocksDB tells of no compaction that somebody asked for");
+    ensure!(charged >= read_bytes, "{charged} bytes were charged, RocksDB has read {read_bytes}");
+    // Where the file was not seen, what the memtables have lost counts: the nodes of a skip list are larger.
+    ensure!(charged < read_bytes + (8 << 20), "{charged} bytes were charged, RocksDB has read {read_bytes}");
+    Ok(())
+}
+
 /// Readers that make thousands of lookups to each list have a 99th percentile of microseconds. When a slice runs they
 /// make lists only, of a millisecond and more: the slice is paused, goes on with what is left, goes on in halves, and
 /// is given up, each time by the guard's name. When they make lookups again, it is done.
@@ -164,6 +245,10 @@ fn a_slice_during_which_readers_become_slow_is_paused_halved_and_given_up() -> R
     ensure!(text(&stopped, "/cause") == "seek_latency", "for another guard: {stopped}");
     ensure!(count(&stopped, "/pauses")? == 2, "not paused and halved before: {stopped}");
     ensure!(text(&stopped, "/outcome").starts_with("seek_latency: the 99th percentile is"), "{stopped}");
+    // RocksDB has thrown away what each part had written by then.
+    let (charged, price) = (count(&stopped, "/bytes_rewritten")?, count(&stopped, "/cost_bytes")?);
+    ensure!(charged > 0, "what a slice had written when it was stopped is not charged: {stopped}");
+    ensure!(charged <= price.max(1) * 4, "{charged} bytes are charged for a price of {price}: {stopped}");
     check_told(&agent, &stopped)?;
     check_parts(&directory.path().join("db/LOG"))?;
     workload.verified_since(LOOP_LIMIT)?;
@@ -204,6 +289,46 @@ fn slow_queue(directory: &Path, lookups: &Path) -> Result<Workload> {
     )?;
     workload.second(LOOP_LIMIT)?;
     Ok(workload)
+}
+
+/// A queue that is listed, and in which nothing else happens any more.
+fn quiet_queue(directory: &Path, keys: u64, arguments: &[&str]) -> Result<Workload> {
+    let first = ["--creates-per-second=0", "--deletes-per-second=0", "--lists-per-second=20"];
+    let mut workload = Workload::start_with(
+        Start {
+            directory: &directory.join("db"),
+            keys,
+            seconds: PROGRAM_SECONDS,
+            preload: Some(&artifact::built("libsexton_hook.so")?),
+            stderr: Stdio::inherit(),
+        },
+        &[&first, arguments].concat(),
+        &[],
+    )?;
+    workload.second(LOOP_LIMIT)?;
+    Ok(workload)
+}
+
+/// Ranges are cut at no prefix, and none is acted on twice.
+fn quiet_policy(pid: u32, guards: &str) -> String {
+    format!(
+        r#"mode: act
+targets:
+  - name: queue
+    match: {{ pid: {pid} }}
+    actuator: hook
+    remedies: [compact]
+    column_families: [{{ name: {} }}]
+thresholds: {{ tombstones_per_operation: 100, block_reads_per_operation: 64, pain: 100us/s, density: 0.0 }}
+loop: {{ interval: 500ms, window: 400ms, survey: 500ms }}
+probes: {{ budget: 50% }}
+io_budget: {{ rate: 64MiB/s, burst: 1GiB }}
+cooldown: 1h
+guards: {{ {guards} }}
+keys: shown
+"#,
+        workload::COLUMN_FAMILY
+    )
 }
 
 fn queue_policy(pid: u32) -> String {

@@ -117,7 +117,10 @@ fn question(random: &mut Random, family: &ColumnFamilyPointers) -> Request {
         0 => family.clone(),
         _ => wrong_pointers(random, family),
     };
-    match random.below(5) {
+    match random.below(6) {
+        4 => {
+            Request::Loads { column_families: (0..random.below(40)).map(|_| column_family.clone()).collect() }
+        }
         0 => Request::Databases {},
         1 => Request::SstFiles { column_family },
         2 => Request::ChangedOptions {},

@@ -196,14 +196,15 @@ impl<'a> ColumnFamily<'a> {
         let ahead = match operation.kind {
             _ if index != start => return whole,
             SeekKind::SeekToFirst | SeekKind::SeekToLast => return whole,
-            SeekKind::Seek | SeekKind::SeekForPrev if is_forward => {
-                KeyRange::new(operation.key.clone(), range.end.clone())
+            // The key itself is the positioning call's.
+            SeekKind::Seek if is_forward => KeyRange::new(operation.key.clone(), range.end.clone()),
+            SeekKind::Seek => KeyRange::new(range.begin.clone(), Some(operation.key.clone())),
+            SeekKind::SeekForPrev if is_forward => {
+                KeyRange::new(operation.key.successor(), range.end.clone())
             }
-            SeekKind::Seek | SeekKind::SeekForPrev => {
-                KeyRange::new(range.begin.clone(), Some(operation.key.successor()))
-            }
+            SeekKind::SeekForPrev => KeyRange::new(range.begin.clone(), Some(operation.key.successor())),
         };
-        ahead.map_or(whole, |ahead| share_of_all(files.iter().copied(), &ahead))
+        ahead.map_or_else(Share::default, |ahead| share_of_all(files.iter().copied(), &ahead))
     }
 }
 
@@ -332,15 +333,14 @@ mod tests {
             range_bytes_max: 1 << 30,
             density: 0.1,
         };
-        let family = ColumnFamily::new(&files, &files, &input, &ColumnFamilyOptions::default(), 0);
+        let family = ColumnFamily::new(&files, &files, &input, &ColumnFamilyOptions::default(), None, 0);
         let shares = family.observation_shares(operation, EventCosts::default().loss(operation));
         let begin = |number| family.range(number).map(|range| range.begin.clone()).unwrap_or_default();
-        let mut placed: Vec<(Key, u64, u64)> = shares
-            .iter()
-            .map(|share| {
-                (begin(share.range), share.tombstones - share.memtable_tombstones, share.memtable_tombstones)
-            })
-            .collect();
+        let elsewhere = |share: &ObservationShare| share.memtable_tombstones + share.unexplained_tombstones;
+        let place = |share: &ObservationShare| {
+            (begin(share.range), share.tombstones - elsewhere(share), elsewhere(share))
+        };
+        let mut placed: Vec<(Key, u64, u64)> = shares.iter().map(place).collect();
         placed.sort();
         placed
     }

@@ -266,7 +266,8 @@ pub struct Evidence {
     /// of are missing.
     #[serde(default)]
     pub memtables: BTreeMap<String, MemtableDeletions>,
-    /// Options of its column families, by name; those that are missing have RocksDB's defaults.
+    /// Options of its column families, by name. Those that are missing are taken to have RocksDB's defaults, but for the
+    /// comparator: it is not known.
     #[serde(default)]
     pub column_families: BTreeMap<String, ColumnFamilyOptions>,
     /// What the window saw read from this database's SST files.
@@ -284,6 +285,11 @@ impl Evidence {
     /// The options of a column family, as far as they are known.
     pub fn options_of(&self, column_family: &str) -> ColumnFamilyOptions {
         self.column_families.get(column_family).cloned().unwrap_or_default()
+    }
+
+    /// The name of a column family's comparator, where it is known.
+    pub fn comparator_of(&self, column_family: &str) -> Option<&str> {
+        self.column_families.get(column_family).map(|options| options.comparator.as_str())
     }
 }
 

@@ -76,17 +76,47 @@ impl Guard {
     }
 }
 
-/// What is known of a target and of what it stands on; `None`: it could not be read.
+/// What is known of one column family; `None`: it could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Readings {
-    /// `rocksdb.num-files-at-level0` of the column family.
+pub struct FamilyReadings {
+    /// Its name.
+    pub name: String,
+    /// `rocksdb.num-files-at-level0`.
     pub level0_files: Option<u64>,
     /// Its `level0_slowdown_writes_trigger`; `None` is the default, below zero: none.
     pub level0_slowdown_files: Option<i64>,
-    /// `rocksdb.estimate-pending-compaction-bytes` of the column family.
+    /// `rocksdb.estimate-pending-compaction-bytes`.
     pub pending_compaction_bytes: Option<u64>,
     /// Its `soft_pending_compaction_bytes_limit`; `None` is the default, 0: none.
     pub pending_compaction_bytes_soft: Option<u64>,
+    /// `disable_auto_compactions`: then neither of the two delays writes, and nobody else compacts.
+    pub disable_auto_compactions: bool,
+}
+
+impl FamilyReadings {
+    /// Files in L0, the most that the guard lets be there, and those at which writes are delayed.
+    fn level0(&self, share_max: f64) -> Option<(u64, u64, u64)> {
+        let trigger = match self.level0_slowdown_files {
+            None => LEVEL0_SLOWDOWN_FILES_DEFAULT,
+            Some(stated) => u64::try_from(stated).ok()?,
+        };
+        let files = self.level0_files.filter(|_| !self.disable_auto_compactions)?;
+        Some((files, share(share_max, trigger), trigger))
+    }
+
+    /// The same for bytes that wait for compaction.
+    fn pending(&self, share_max: f64) -> Option<(u64, u64, u64)> {
+        let soft = self.pending_compaction_bytes_soft.unwrap_or(PENDING_COMPACTION_BYTES_SOFT_DEFAULT);
+        let pending = self.pending_compaction_bytes.filter(|_| !self.disable_auto_compactions && soft > 0)?;
+        Some((pending, share(share_max, soft), soft))
+    }
+}
+
+/// What is known of a target and of what it stands on; `None`: it could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Readings {
+    /// The database's column families, as far as they are known: RocksDB delays the writes of all for one of them.
+    pub families: Vec<FamilyReadings>,
     /// `rocksdb.mem-table-flush-pending` of the column family.
     pub is_flush_pending: Option<bool>,
     /// `rocksdb.actual-delayed-write-rate`, bytes a second; 0: writes are not delayed.
@@ -114,8 +144,11 @@ impl Readings {
         let readings = [
             (Guard::WriteStopped, self.is_write_stopped.is_none()),
             (Guard::WriteDelayed, self.delayed_write_bytes_per_second.is_none()),
-            (Guard::Level0Files, self.level0_files.is_none()),
-            (Guard::PendingCompactionBytes, self.pending_compaction_bytes.is_none()),
+            (Guard::Level0Files, self.families.iter().all(|family| family.level0_files.is_none())),
+            (
+                Guard::PendingCompactionBytes,
+                self.families.iter().all(|family| family.pending_compaction_bytes.is_none()),
+            ),
             (Guard::FlushPending, self.is_flush_pending.is_none()),
             (Guard::DiskSpace, self.disk_free_bytes.is_none()),
             (Guard::DeviceBusy, self.compactions_on_device.is_none()),
@@ -254,34 +287,39 @@ impl Check<'_> {
     }
 
     fn level0_files(&self) -> Objection {
-        let files = self.readings.level0_files?;
-        let trigger = match self.readings.level0_slowdown_files {
-            None => LEVEL0_SLOWDOWN_FILES_DEFAULT,
-            Some(stated) => u64::try_from(stated).ok()?,
-        };
-        let limit = share(self.policy.level0_files, trigger);
-        if files < limit {
-            return None;
-        }
+        let of = |family: &FamilyReadings| family.level0(self.policy.level0_files);
+        let (name, (files, limit, trigger)) = self.worst(of)?;
         objection(
             Guard::Level0Files,
-            format!("L0 has {files} files, the limit is {limit}: writes are slowed down at {trigger}"),
+            format!(
+                "L0 has {files} files in column family {name}, the limit is {limit}: writes are slowed down at {trigger}"
+            ),
         )
     }
 
     fn pending_compaction_bytes(&self) -> Objection {
-        let pending = self.readings.pending_compaction_bytes?;
-        let soft =
-            self.readings.pending_compaction_bytes_soft.unwrap_or(PENDING_COMPACTION_BYTES_SOFT_DEFAULT);
-        let limit = share(self.policy.pending_compaction_bytes, soft);
-        if soft == 0 || pending < limit {
-            return None;
-        }
+        let of = |family: &FamilyReadings| family.pending(self.policy.pending_compaction_bytes);
+        let (name, (pending, limit, soft)) = self.worst(of)?;
         let (pending, limit, soft) = (words::bytes(pending), words::bytes(limit), words::bytes(soft));
         objection(
             Guard::PendingCompactionBytes,
-            format!("{pending} wait for compaction, the limit is {limit}: writes are slowed down at {soft}"),
+            format!(
+                "{pending} wait for compaction in column family {name}, the limit is {limit}: writes are slowed down at \
+                 {soft}"
+            ),
         )
+    }
+
+    /// The column family that is furthest over its limit, with what there is, the limit, and what it is a share of.
+    fn worst(
+        &self,
+        of: impl Fn(&FamilyReadings) -> Option<(u64, u64, u64)>,
+    ) -> Option<(&str, (u64, u64, u64))> {
+        let read =
+            self.readings.families.iter().filter_map(|family| Some((family.name.as_str(), of(family)?)));
+        let over = read.filter(|(_, (count, limit, _))| count >= limit);
+        let excess = |(_, (count, limit, _)): &(&str, (u64, u64, u64))| *count as f64 / *limit as f64;
+        over.max_by(|one, two| excess(one).total_cmp(&excess(two)))
     }
 
     fn flush_pending(&self) -> Objection {
@@ -382,10 +420,7 @@ mod tests {
     /// A target that is at rest, everything known of it.
     fn at_rest() -> Readings {
         Readings {
-            level0_files: Some(2),
-            level0_slowdown_files: Some(20),
-            pending_compaction_bytes: Some(0),
-            pending_compaction_bytes_soft: Some(64 << 30),
+            families: vec![family(Some(2), Some(0))],
             is_flush_pending: Some(false),
             delayed_write_bytes_per_second: Some(0),
             is_write_stopped: Some(false),
@@ -396,6 +431,23 @@ mod tests {
             seek_latency: Some(LatencyReading { before_ns: 1e5, now_ns: 1e5 }),
             block_read_latency: Some(LatencyReading { before_ns: 1e5, now_ns: 1e5 }),
         }
+    }
+
+    /// One of RocksDB's default limits, with so many files in L0 and bytes that wait.
+    fn family(level0_files: Option<u64>, pending_compaction_bytes: Option<u64>) -> FamilyReadings {
+        FamilyReadings {
+            name: "keyTable".to_owned(),
+            level0_files,
+            level0_slowdown_files: Some(20),
+            pending_compaction_bytes,
+            pending_compaction_bytes_soft: Some(64 << 30),
+            disable_auto_compactions: false,
+        }
+    }
+
+    /// At rest, but for this of its one column family.
+    fn with_family(family: FamilyReadings) -> Readings {
+        Readings { families: vec![family], ..at_rest() }
     }
 
     fn refused(readings: &Readings) -> Option<Guard> {
@@ -415,8 +467,8 @@ mod tests {
         let cases = [
             (Guard::WriteStopped, Readings { is_write_stopped: Some(true), ..rest() }),
             (Guard::WriteDelayed, Readings { delayed_write_bytes_per_second: Some(1), ..rest() }),
-            (Guard::Level0Files, Readings { level0_files: Some(14), ..rest() }),
-            (Guard::PendingCompactionBytes, Readings { pending_compaction_bytes: Some(32 << 30), ..rest() }),
+            (Guard::Level0Files, with_family(family(Some(14), Some(0)))),
+            (Guard::PendingCompactionBytes, with_family(family(Some(2), Some(32 << 30)))),
             (Guard::FlushPending, Readings { is_flush_pending: Some(true), ..rest() }),
             (Guard::DiskSpace, Readings { disk_free_bytes: Some((1 << 30) + 63 * MIB), ..rest() }),
             (Guard::DeviceBusy, Readings { compactions_on_device: Some(1), ..rest() }),
@@ -444,20 +496,19 @@ mod tests {
         let stopped = Readings { is_write_stopped: Some(true), ..pending_everything() };
         assert_eq!(guards(&stopped), (Some(Guard::WriteStopped), Some(Guard::WriteStopped)));
         let (files, space) = (Some(Guard::Level0Files), Some(Guard::DiskSpace));
-        assert_eq!(guards(&Readings { level0_files: Some(14), ..rest() }), (files, None));
+        assert_eq!(guards(&with_family(family(Some(14), Some(0)))), (files, None));
         assert_eq!(guards(&Readings { disk_free_bytes: Some(MIB), ..rest() }), (space, None));
     }
 
     /// A target in which everything waits.
     fn pending_everything() -> Readings {
-        Readings { is_flush_pending: Some(true), pending_compaction_bytes: Some(u64::MAX), ..at_rest() }
+        Readings { is_flush_pending: Some(true), ..with_family(family(Some(2), Some(u64::MAX))) }
     }
 
     #[test]
     fn just_below_a_limit_nothing_objects() {
         let readings = Readings {
-            level0_files: Some(13),
-            pending_compaction_bytes: Some((32 << 30) - 1),
+            families: vec![family(Some(13), Some((32 << 30) - 1))],
             disk_free_bytes: Some((1 << 30) + 64 * MIB),
             target_age_seconds: Some(60),
             bytes_of_day: (256 << 30) - 64 * MIB,
@@ -468,17 +519,46 @@ mod tests {
 
     #[test]
     fn limits_that_the_target_has_not_object_to_nothing() {
-        let none = Readings { level0_slowdown_files: Some(-1), level0_files: Some(1000), ..at_rest() };
-        assert_eq!(refused(&none), None);
-        let none = Readings {
+        let many = || family(Some(1000), Some(u64::MAX));
+        let none = FamilyReadings {
+            level0_slowdown_files: Some(-1),
             pending_compaction_bytes_soft: Some(0),
-            pending_compaction_bytes: Some(u64::MAX),
-            ..at_rest()
+            ..many()
         };
-        assert_eq!(refused(&none), None);
+        assert_eq!(refused(&with_family(none)), None);
         // Not known: RocksDB's defaults.
-        let default = Readings { level0_slowdown_files: None, level0_files: Some(14), ..at_rest() };
-        assert_eq!(refused(&default), Some(Guard::Level0Files));
+        let default = FamilyReadings { level0_slowdown_files: None, ..family(Some(14), Some(0)) };
+        assert_eq!(refused(&with_family(default)), Some(Guard::Level0Files));
+    }
+
+    /// RocksDB then delays no write for them, and nobody but Sexton would ever compact them.
+    #[test]
+    fn with_automatic_compactions_disabled_level0_and_pending_bytes_do_not_object() {
+        let disabled =
+            FamilyReadings { disable_auto_compactions: true, ..family(Some(1000), Some(u64::MAX)) };
+        let readings = with_family(disabled);
+        assert_eq!(refused(&readings), None);
+        assert_eq!(before_flush(&GuardPolicy::default(), &readings, MIB), Ok(()));
+        assert_eq!(during(&GuardPolicy::default(), &readings, 0), Course::Go);
+    }
+
+    /// RocksDB delays the writes of the whole database for one column family, whichever is acted on.
+    #[test]
+    fn the_column_family_that_is_worst_off_counts() {
+        let named = |name: &str, family: FamilyReadings| FamilyReadings { name: name.to_owned(), ..family };
+        let (few, more, most) =
+            (family(Some(2), Some(0)), family(Some(15), Some(0)), family(Some(19), Some(0)));
+        let families = vec![few.clone(), named("more", more), named("most", most), few.clone()];
+        let refusal = before(&GuardPolicy::default(), &Readings { families, ..at_rest() }, MIB).unwrap_err();
+        assert_eq!(refusal.guard, Guard::Level0Files);
+        assert!(refusal.reason.contains("19 files in column family most"), "{}", refusal.reason);
+        let waits = named("waits", family(Some(0), Some(60 << 30)));
+        let readings = Readings { families: vec![few, waits], ..at_rest() };
+        let Course::Pause(refusal) = during(&GuardPolicy::default(), &readings, 0) else {
+            unreachable!("it does not object")
+        };
+        assert_eq!(refusal.guard, Guard::PendingCompactionBytes);
+        assert!(refusal.reason.contains("in column family waits"), "{}", refusal.reason);
     }
 
     #[test]
@@ -532,19 +612,25 @@ mod tests {
             proptest::option::of((any::<f64>(), any::<f64>()))
                 .prop_map(|pair| pair.map(|(before_ns, now_ns)| LatencyReading { before_ns, now_ns }))
         };
-        let counts =
-            (maybe(), proptest::option::of(any::<i64>()), maybe(), maybe(), maybe(), maybe(), maybe());
+        let family = (maybe(), proptest::option::of(any::<i64>()), maybe(), maybe(), any::<bool>()).prop_map(
+            |(level0_files, slowdown, pending, soft, disable_auto_compactions)| FamilyReadings {
+                name: "cf".to_owned(),
+                level0_files,
+                level0_slowdown_files: slowdown,
+                pending_compaction_bytes: pending,
+                pending_compaction_bytes_soft: soft,
+                disable_auto_compactions,
+            },
+        );
+        let counts = (proptest::collection::vec(family, 0..4), maybe(), maybe(), maybe());
         (counts, flag(), flag(), maybe(), any::<u64>(), latency(), latency()).prop_map(
             |(counts, flush, stopped, age, day, seek_latency, block_read_latency)| Readings {
-                level0_files: counts.0,
-                level0_slowdown_files: counts.1,
-                pending_compaction_bytes: counts.2,
-                pending_compaction_bytes_soft: counts.3,
+                families: counts.0,
                 is_flush_pending: flush,
-                delayed_write_bytes_per_second: counts.4,
+                delayed_write_bytes_per_second: counts.1,
                 is_write_stopped: stopped,
-                compactions_on_device: counts.5,
-                disk_free_bytes: counts.6,
+                compactions_on_device: counts.2,
+                disk_free_bytes: counts.3,
                 target_age_seconds: age,
                 bytes_of_day: day,
                 seek_latency,

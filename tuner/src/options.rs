@@ -2,6 +2,8 @@
 //!
 //! They come from the text of the target's OPTIONS file. What it does not say has RocksDB's default.
 
+use crate::comparator::Order;
+use crate::remedy::run_time_option_names;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -41,6 +43,8 @@ pub enum CompactionStyle {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ColumnFamilyOptions {
+    /// Name of the `comparator`. Ranges are bytewise: in any other order their ends would be somewhere else.
+    pub comparator: String,
     /// `compaction_style`.
     pub compaction_style: CompactionStyle,
     /// `num_levels`, from 2 to 64.
@@ -64,6 +68,9 @@ pub struct ColumnFamilyOptions {
     /// `soft_pending_compaction_bytes_limit`: from so many bytes that wait for compaction on writes are
     /// delayed; 0 is never.
     pub soft_pending_compaction_bytes_limit: u64,
+    /// `disable_auto_compactions`: then nothing but a manual compaction empties L0, and neither its files nor bytes that
+    /// wait for compaction delay writes.
+    pub disable_auto_compactions: bool,
     /// `compression`.
     pub compression: String,
     /// `bottommost_compression`; `None` where it is that of the other levels.
@@ -80,6 +87,7 @@ pub struct ColumnFamilyOptions {
 impl Default for ColumnFamilyOptions {
     fn default() -> ColumnFamilyOptions {
         ColumnFamilyOptions {
+            comparator: Order::BYTEWISE_COMPARATOR.to_owned(),
             compaction_style: CompactionStyle::Level,
             num_levels: 7,
             level_compaction_dynamic_level_bytes: true,
@@ -91,6 +99,7 @@ impl Default for ColumnFamilyOptions {
             write_buffer_size: 64 << 20,
             level0_slowdown_writes_trigger: 20,
             soft_pending_compaction_bytes_limit: 64 << 30,
+            disable_auto_compactions: false,
             compression: COMPRESSION_DEFAULT.to_owned(),
             bottommost_compression: None,
             compression_per_level: Vec::new(),
@@ -101,7 +110,7 @@ impl Default for ColumnFamilyOptions {
 }
 
 impl ColumnFamilyOptions {
-    const NAMES: [&'static str; 16] = [
+    const NAMES: [&'static str; 17] = [
         "compaction_style",
         "num_levels",
         "level_compaction_dynamic_level_bytes",
@@ -113,6 +122,7 @@ impl ColumnFamilyOptions {
         "write_buffer_size",
         "level0_slowdown_writes_trigger",
         "soft_pending_compaction_bytes_limit",
+        "disable_auto_compactions",
         "compression",
         "bottommost_compression",
         "compression_per_level",
@@ -122,8 +132,7 @@ impl ColumnFamilyOptions {
 
     /// Names of all that is read, those of the run-time options included.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        let run_time = crate::remedy::RUN_TIME_OPTIONS.iter().map(|option| option.name);
-        ColumnFamilyOptions::NAMES.into_iter().chain(run_time)
+        ColumnFamilyOptions::NAMES.into_iter().chain(run_time_option_names())
     }
 
     /// From an OPTIONS file's names and values. What is missing or cannot be read has its default.
@@ -139,6 +148,7 @@ impl ColumnFamilyOptions {
         let levels = number("num_levels", u64::from(defaults.num_levels));
         let levels = u32::try_from(levels).unwrap_or(NUM_LEVELS_MAX);
         ColumnFamilyOptions {
+            comparator: named("comparator").unwrap_or(defaults.comparator),
             compaction_style: match text("compaction_style") {
                 Some("kCompactionStyleUniversal") => CompactionStyle::Universal,
                 Some("kCompactionStyleFIFO") => CompactionStyle::Fifo,
@@ -164,6 +174,7 @@ impl ColumnFamilyOptions {
                 "soft_pending_compaction_bytes_limit",
                 defaults.soft_pending_compaction_bytes_limit,
             ),
+            disable_auto_compactions: text("disable_auto_compactions") == Some("true"),
             compression: named("compression").unwrap_or(defaults.compression),
             bottommost_compression: named("bottommost_compression")
                 .filter(|value| value != COMPRESSION_DISABLED),
@@ -172,9 +183,8 @@ impl ColumnFamilyOptions {
                 .map(|value| value.split(':').map(str::to_owned).collect())
                 .unwrap_or_default(),
             has_compaction_filter: is_set("compaction_filter") || is_set("compaction_filter_factory"),
-            run_time_options: crate::remedy::RUN_TIME_OPTIONS
-                .iter()
-                .filter_map(|option| Some((option.name.to_owned(), text(option.name)?.to_owned())))
+            run_time_options: run_time_option_names()
+                .filter_map(|name| Some((name.to_owned(), text(name)?.to_owned())))
                 .collect(),
         }
     }

@@ -199,6 +199,8 @@ pub enum Rule {
     UnknownColumnFamily,
     /// The policy does not list the column family.
     ExcludedColumnFamily,
+    /// Its keys are not in bytewise order, or in which order they are is not known.
+    Comparator,
     /// The pain is less than the policy's threshold.
     BelowThreshold,
     /// Readers wait for block reads, which compaction does not spare them.
@@ -227,6 +229,8 @@ pub enum Rule {
     QueueFull,
     /// It costs more than may be spent.
     OverBudget,
+    /// It has become far dearer since it was planned.
+    Dearer,
 }
 
 impl Rule {
@@ -237,6 +241,7 @@ impl Rule {
             Rule::FilesNotSeen => "files_not_seen",
             Rule::UnknownColumnFamily => "unknown_column_family",
             Rule::ExcludedColumnFamily => "excluded_column_family",
+            Rule::Comparator => "comparator",
             Rule::BelowThreshold => "below_threshold",
             Rule::NoRelief => "no_relief",
             Rule::Unexplained => "unexplained",
@@ -251,6 +256,7 @@ impl Rule {
             Rule::Overlap => "overlap",
             Rule::QueueFull => "queue_full",
             Rule::OverBudget => "over_budget",
+            Rule::Dearer => "dearer",
         }
     }
 }

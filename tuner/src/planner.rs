@@ -3,6 +3,7 @@
 //! The plan's types and the entry point are in [`crate::plan`]; what is done about a range is chosen in
 //! [`crate::remedy`].
 
+use crate::comparator::Order;
 use crate::cost::Levels;
 use crate::evidence::{Evidence, Observation, PastAction, SstFile};
 use crate::left_out::LeftOut;
@@ -368,6 +369,13 @@ impl<'a> Planner<'a> {
         if self.input.policy.mode_of(target.policy) == Mode::Observe {
             return Err((Rule::ModeObserve, "the policy's mode for this target is observe".to_owned()));
         }
+        // All keys are all keys in any order.
+        let takes_ranges = target.policy.actuator != ActuatorKind::Sql;
+        let comparator = range.column_family.as_deref().and_then(|name| evidence.comparator_of(name));
+        if let Some(name) = comparator.filter(|name| takes_ranges && !is_bytewise(name)) {
+            let reason = format!("its keys are ordered by {name:?}, and only bytewise order is acted on");
+            return Err((Rule::Comparator, reason));
+        }
         if let Some(why) = &evidence.files_unseen {
             let pain = words::pain(range.pain_seconds_per_second);
             let reason = format!(
@@ -382,6 +390,10 @@ impl<'a> Planner<'a> {
         if !target.policy.includes(column_family) {
             let reason = format!("the policy's target {} does not list {column_family}", target.policy.name);
             return Err((Rule::ExcludedColumnFamily, reason));
+        }
+        if comparator.is_none() && takes_ranges {
+            let reason = "in which order its keys are is not known, and only bytewise order is acted on";
+            return Err((Rule::Comparator, reason.to_owned()));
         }
         Ok(column_family.clone())
     }
@@ -530,6 +542,12 @@ impl<'a> Planner<'a> {
         let wait = words::span(i64::try_from(wait_s).unwrap_or(i64::MAX));
         format!("{what} {cost}, {left} are left of the budget; at {} it takes {wait} more", budget.rate)
     }
+}
+
+/// Whether a comparator's order is bytewise: ranges are, and in another order their ends would be the wrong way round,
+/// or somewhere else.
+fn is_bytewise(comparator: &str) -> bool {
+    Order::of_comparator(comparator) == Some(Order::Bytewise)
 }
 
 /// Whether a range hurts enough and compacting it would help.

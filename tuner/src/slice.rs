@@ -115,10 +115,13 @@ fn slice(input: &SliceInput<'_>, range: KeyRange, deletions: u64) -> Slice {
     }
 }
 
-/// What is to be done with the bottommost level's files of a slice as they are now: slices before it, and RocksDB
-/// itself, can have changed them since it was planned. `of` is the range that it was cut from.
-pub fn bottommost_now(levels: &Levels, slice: &KeyRange, of: &RangeAssessment) -> Bottommost {
-    compaction(levels, slice, are_in_memtables(of)).0
+/// What compacting a slice takes with these files, and in which way it is done. `of` is the range that it was cut from.
+pub(crate) fn prediction_of(
+    levels: &Levels,
+    slice: &KeyRange,
+    of: &RangeAssessment,
+) -> (Bottommost, Prediction) {
+    compaction(levels, slice, are_in_memtables(of))
 }
 
 fn compaction(levels: &Levels, range: &KeyRange, are_in_memtables: bool) -> (Bottommost, Prediction) {

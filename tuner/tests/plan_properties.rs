@@ -141,10 +141,16 @@ prop_compose! {
         target_file_size_base in (16u64 << 10)..1 << 28,
         max_compaction_bytes in (16u64 << 10)..1 << 34,
         write_buffer_size in count(),
+        comparator in prop_oneof![
+            6 => Just("leveldb.BytewiseComparator"),
+            1 => Just("rocksdb.ReverseBytewiseComparator"),
+            1 => Just("app.MyOrder"),
+        ],
         scan_flush_trigger in proptest::option::of(prop_oneof![Just("0"), Just("1000"), Just("many")]),
     ) -> ColumnFamilyOptions {
         let trigger = scan_flush_trigger.map(|value| ("memtable_op_scan_flush_trigger".to_owned(), value.to_owned()));
         ColumnFamilyOptions {
+            comparator: comparator.to_owned(),
             compaction_style,
             num_levels,
             level_compaction_dynamic_level_bytes: is_dynamic,
@@ -183,7 +189,9 @@ prop_compose! {
             files,
             files_unseen: unseen.then(|| "no such directory".to_owned()),
             memtables: memtables.into_iter().map(memtable).collect(),
-            column_families: [("a".to_owned(), a), ("b".to_owned(), b)].into(),
+            column_families: [("a", a), ("b", b), ("c", ColumnFamilyOptions::default())]
+                .map(|(name, options)| (name.to_owned(), options))
+                .into(),
             file_reads: Vec::new(),
             past_actions,
             costs: None,
@@ -362,6 +370,21 @@ proptest! {
                 Action::SetThrottle(_) => false,
             });
             prop_assert!(refused || acted, "{:?} is neither refused nor planned", range);
+        }
+    }
+
+    #[test]
+    fn only_column_families_in_bytewise_order_are_acted_on(evidence in evidence()) {
+        let policy = Policy::parse(POLICY).unwrap();
+        let plan = planned(&policy, std::slice::from_ref(&evidence), u64::MAX, 1_790_000_000);
+        for action in &plan.actions {
+            let family = match action {
+                Action::CompactRange(CompactRange { column_family, .. })
+                | Action::Flush(Flush { column_family, .. })
+                | Action::SetOptions(SetOptions { column_family, .. }) => column_family,
+                Action::SetThrottle(_) => continue,
+            };
+            prop_assert_eq!(evidence.comparator_of(family), Some("leveldb.BytewiseComparator"), "{:?}", action);
         }
     }
 

@@ -11,8 +11,8 @@ use crate::rocksdb::{Failed, LiveFiles, RocksDb};
 use crate::verify::directory;
 use crate::{linked, log, owner, settable, start};
 use sexton_hook_protocol::{
-    ColumnFamilyPointers, CompactRange, ErrorKind, Hello, OPTIONS_MAX, PROPERTY_NAME_BYTES_MAX,
-    PROTOCOL_VERSION, Request, Response, SetOptions, VerifiedColumnFamily,
+    ColumnFamilyLoad, ColumnFamilyPointers, CompactRange, ErrorKind, Hello, LOADS_MAX, OPTIONS_MAX,
+    PROPERTY_NAME_BYTES_MAX, PROTOCOL_VERSION, Request, Response, SetOptions, VerifiedColumnFamily,
 };
 use std::ffi::CString;
 use std::sync::Arc;
@@ -83,6 +83,7 @@ impl Hook {
             Request::Databases {} => Response::Databases { column_families: self.databases() },
             Request::SstFiles { column_family } => return self.live_files(&column_family).map(Answer::Files),
             Request::Property { column_family, name } => self.property(&column_family, &name)?,
+            Request::Loads { column_families } => self.loads(&column_families)?,
             Request::CompactRange(request) => self.compact_range(request)?,
             Request::Flush { column_family } => self.flush(column_family)?,
             Request::CompactionStatus { id } => self.worker.status(id)?,
@@ -167,6 +168,27 @@ impl Hook {
             .property(access.handles(), &name)
             .map_or((None, false), |(value, cut)| (Some(value), cut));
         Ok(Response::Property { value, truncated })
+    }
+
+    /// Those that are gone by now are left out; none is remembered for it.
+    fn loads(&self, column_families: &[ColumnFamilyPointers]) -> Result<Response, Failure> {
+        if column_families.len() > LOADS_MAX {
+            return Err((ErrorKind::BadRequest, format!("at most {LOADS_MAX} column families at a time")));
+        }
+        let rocksdb = self.rocksdb()?;
+        if !rocksdb.can_read_properties() {
+            return Err(unsupported("properties cannot be read"));
+        }
+        let load = |pointers: &ColumnFamilyPointers| {
+            let access = enter(&rocksdb, pointers).ok()?;
+            let number = |name| rocksdb.property(access.handles(), name)?.0.trim().parse().ok();
+            Some(ColumnFamilyLoad {
+                name: pointers.name.clone(),
+                level0_files: number(c"rocksdb.num-files-at-level0"),
+                pending_compaction_bytes: number(c"rocksdb.estimate-pending-compaction-bytes"),
+            })
+        };
+        Ok(Response::Loads { loads: column_families.iter().filter_map(load).collect() })
     }
 
     fn live_files(&mut self, pointers: &ColumnFamilyPointers) -> Result<LiveFiles, Failure> {
@@ -324,6 +346,7 @@ fn is_acting(request: &Request) -> bool {
         | Request::Databases {}
         | Request::SstFiles { .. }
         | Request::Property { .. }
+        | Request::Loads { .. }
         | Request::CompactionStatus { .. }
         | Request::ChangedOptions {} => false,
         Request::CompactRange(_)

@@ -182,8 +182,8 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
     use sexton_hook_protocol::{
-        BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, KeyBytes, OPTION_VALUE_BYTES_MAX,
-        OptionChange, OptionsScope, SetOptions,
+        BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, KeyBytes, LOADS_MAX,
+        OPTION_VALUE_BYTES_MAX, OptionChange, OptionsScope, SetOptions,
     };
     use std::io::Write;
     use std::os::fd::AsFd;
@@ -263,6 +263,7 @@ mod tests {
             hello(PROTOCOL_VERSION),
             Request::SstFiles { column_family: pointers() },
             Request::Property { column_family: pointers(), name: "rocksdb.stats".into() },
+            Request::Loads { column_families: vec![pointers()] },
             Request::CompactRange(range),
             Request::Flush { column_family: pointers() },
             Request::SetOptions(options.clone()),
@@ -274,14 +275,15 @@ mod tests {
             with(change("", "1", None)),
             with(change("max_sequential_skip_in_iterations", "1", Some(&long))),
             with(change("level0_stop_writes_trigger", "1", None)),
+            Request::Loads { column_families: vec![pointers(); LOADS_MAX + 1] },
             Request::ChangedOptions {},
         ]));
         let (last, responses) = responses.split_last().unwrap();
         assert_eq!(*last, Response::ChangedOptions { options: Vec::new() });
         let kinds: Vec<_> = responses.iter().skip(1).map(kind).collect();
-        assert_eq!(kinds[..6], [ErrorKind::Unsupported; 6]);
-        assert_eq!(kinds[6..8], [ErrorKind::NotFound; 2]);
-        assert_eq!(kinds[8..], [ErrorKind::BadRequest; 5]);
+        assert_eq!(kinds[..7], [ErrorKind::Unsupported; 7]);
+        assert_eq!(kinds[7..9], [ErrorKind::NotFound; 2]);
+        assert_eq!(kinds[9..], [ErrorKind::BadRequest; 6]);
     }
 
     #[test]

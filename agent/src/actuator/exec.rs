@@ -104,6 +104,7 @@ impl Actuator for ExecActuator {
             end,
             duration: run.duration,
             bytes_replaced: 0,
+            bytes_flushed: 0,
             deletions_before: 0,
             deletions_after: 0,
             command: Some(command_end(run)),

@@ -5,9 +5,9 @@ use super::process::{TargetProcess, peer_pid};
 use super::{attach, library, standstill};
 use crate::target::facts::Target;
 use sexton_hook_protocol::{
-    ChangedOption, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, FrameError, Hello,
-    OptionChange, OptionsScope, PROTOCOL_VERSION, Request, Response, SetOptions, VerifiedColumnFamily, read,
-    write,
+    ChangedOption, ColumnFamilyLoad, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind,
+    FrameError, Hello, LOADS_MAX, OptionChange, OptionsScope, PROTOCOL_VERSION, Request, Response,
+    SetOptions, VerifiedColumnFamily, read, write,
 };
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::key::Key;
@@ -148,6 +148,24 @@ impl HookClient {
             Response::Property { value, .. } => Ok(value),
             other => Err(self.unexpected(other, "a property")),
         }
+    }
+
+    /// What waits to be compacted in these column families. Those that are gone are left out.
+    ///
+    /// # Errors
+    /// When the hook does not answer, or cannot read properties.
+    pub fn loads(
+        &mut self,
+        column_families: &[ColumnFamilyPointers],
+    ) -> Result<Vec<ColumnFamilyLoad>, ActuatorError> {
+        let mut loads = Vec::with_capacity(column_families.len());
+        for page in column_families.chunks(LOADS_MAX) {
+            match self.ask(&Request::Loads { column_families: page.to_vec() })? {
+                Response::Loads { loads: page } => loads.extend(page),
+                other => return Err(self.unexpected(other, "loads")),
+            }
+        }
+        Ok(loads)
     }
 
     /// Starts a compaction; it runs in the target's own time from here. Never asked twice: where the

@@ -14,6 +14,7 @@ use sexton_tuner::evidence::SstFile;
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::replaced::bytes_replaced;
 use std::borrow::BorrowMut;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +24,19 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How often RocksDB is asked about itself meanwhile: a write stall is noticed within this time.
 const REPORT_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How often the other column families are asked: there can be hundreds, and files in their L0 become more by seconds.
+const LOADS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often it is asked whether a file was flushed, while that can be expected: a compaction of a few megabytes is
+/// over in some tens of milliseconds, and the file with it.
+const FLUSH_POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// A flush comes before everything else: what is flushed later is none of this compaction's.
+const FLUSH_WITHIN: Duration = Duration::from_secs(5);
+
+/// Times that the live files are listed for it: RocksDB holds its mutex for as long as that takes.
+const FLUSH_LISTS_MAX: u32 = 3;
 
 /// Lost connections that are forgiven while a compaction runs.
 const RECONNECTS_MAX: u32 = 3;
@@ -40,6 +54,8 @@ pub struct HookActuator<C> {
     time_limit: Duration,
     cancel_limit: Duration,
     report: PropertyReport,
+    /// Column families of the database, for the report.
+    others: Vec<ColumnFamilyPointers>,
 }
 
 /// A compaction's being stopped.
@@ -76,7 +92,7 @@ impl<C: BorrowMut<HookClient>> HookActuator<C> {
     /// Over a connected client; a compaction that takes longer than `time_limit` is cancelled.
     pub fn new(client: C, time_limit: Duration) -> HookActuator<C> {
         let report = PropertyReport::default();
-        HookActuator { client, time_limit, cancel_limit: CANCEL_TIME_MAX, report }
+        HookActuator { client, time_limit, cancel_limit: CANCEL_TIME_MAX, report, others: Vec::new() }
     }
 
     /// How long a compaction that is to stop is waited for before it is given up on.
@@ -85,10 +101,10 @@ impl<C: BorrowMut<HookClient>> HookActuator<C> {
         HookActuator { cancel_limit, ..self }
     }
 
-    /// What RocksDB says of itself goes here while a compaction runs.
+    /// What RocksDB says of itself goes here while a compaction runs, and what waits in these column families.
     #[must_use]
-    pub fn reporting_to(self, report: PropertyReport) -> HookActuator<C> {
-        HookActuator { report, ..self }
+    pub fn reporting_to(self, report: PropertyReport, others: Vec<ColumnFamilyPointers>) -> HookActuator<C> {
+        HookActuator { report, others, ..self }
     }
 
     fn client(&mut self) -> &mut HookClient {
@@ -125,9 +141,10 @@ impl<C: BorrowMut<HookClient>> HookActuator<C> {
         id: u64,
         pointers: &ColumnFamilyPointers,
         cancelled: &AtomicBool,
+        flush: &mut FlushWatch,
     ) -> Result<(Finished, Option<String>), ActuatorError> {
         let deadline = Instant::now() + self.time_limit;
-        let mut reported = Instant::now();
+        let (mut reported, mut reported_others) = (Instant::now(), Instant::now());
         let mut stop: Option<Stop> = None;
         let mut reconnects_left = RECONNECTS_MAX;
         loop {
@@ -149,7 +166,10 @@ impl<C: BorrowMut<HookClient>> HookActuator<C> {
                     tracing::warn!(message, "a compaction goes on");
                     stop.iter_mut().for_each(|stop| stop.cannot(deadline));
                 }
-                Err(ActuatorError::Connection { .. }) if reconnects_left > 0 => reconnects_left -= 1,
+                Err(ActuatorError::Connection { .. }) if reconnects_left > 0 => {
+                    reconnects_left -= 1;
+                    std::thread::sleep(POLL_INTERVAL);
+                }
                 Err(error) => return Err(error),
             }
             if let Some(stop) = &stop
@@ -166,7 +186,12 @@ impl<C: BorrowMut<HookClient>> HookActuator<C> {
                 reported = Instant::now();
                 self.report(pointers);
             }
-            std::thread::sleep(POLL_INTERVAL);
+            if reported_others.elapsed() >= LOADS_INTERVAL {
+                reported_others = Instant::now();
+                self.report_loads();
+            }
+            flush.look(self.client(), pointers);
+            std::thread::sleep(if flush.is_over() { POLL_INTERVAL } else { FLUSH_POLL_INTERVAL });
         }
     }
 
@@ -184,6 +209,15 @@ impl<C: BorrowMut<HookClient>> HookActuator<C> {
             Ok(properties) => self.report.put(properties),
             Err(error) => tracing::debug!(%error, "the hook gave no properties"),
         }
+    }
+
+    fn report_loads(&mut self) {
+        let others = std::mem::take(&mut self.others);
+        match self.client().loads(&others) {
+            Ok(loads) => self.report.put_loads(loads),
+            Err(error) => tracing::debug!(%error, "the hook gave no loads"),
+        }
+        self.others = others;
     }
 }
 
@@ -203,10 +237,11 @@ impl<C: BorrowMut<HookClient>> Actuator for HookActuator<C> {
         let range = compact_range(request, &pointers)?;
         let before = self.client().sst_files(&pointers)?;
         self.check(request, &pointers)?;
+        let mut flush = FlushWatch::new(self.client(), &pointers, &before);
         let started = Instant::now();
         let id = self.client().start_compaction(range)?;
         self.report.put_job(id);
-        let (finished, stopped) = self.wait(id, &pointers, cancelled)?;
+        let (finished, stopped) = self.wait(id, &pointers, cancelled, &mut flush)?;
         let end = match (finished.cancelled, finished.ok) {
             (true, _) => {
                 CompactEnd::Cancelled { reason: stopped.unwrap_or_else(|| "somebody else did".into()) }
@@ -231,6 +266,7 @@ impl<C: BorrowMut<HookClient>> Actuator for HookActuator<C> {
                 nanoseconds => Duration::from_nanos(nanoseconds),
             },
             bytes_replaced: replaced,
+            bytes_flushed: flush.bytes(self.client(), &pointers),
             deletions_before: before.iter().map(|file| file.deletions).sum(),
             deletions_after: after.iter().map(|file| file.deletions).sum(),
             command: None,
@@ -244,6 +280,74 @@ impl<C: BorrowMut<HookClient>> Actuator for HookActuator<C> {
     fn commands_for(&self, request: &CompactRequest) -> Vec<String> {
         AdviseActuator::instead_of_hook(None).commands_for(request)
     }
+}
+
+/// Looks for the file that a compaction has the memtables flushed to before it begins. It is live until the compaction
+/// has taken it: in the lists before and after it is not to be found.
+struct FlushWatch {
+    /// Files of the column family's L0, by number.
+    level0_before: HashSet<u64>,
+    memtable_bytes_before: Option<u64>,
+    until: Instant,
+    lists_left: u32,
+    found_bytes: Option<u64>,
+}
+
+impl FlushWatch {
+    fn new(client: &mut HookClient, pointers: &ColumnFamilyPointers, before: &[SstFile]) -> FlushWatch {
+        let level0 = before.iter().filter(|file| file.column_family == pointers.name && file.level == 0);
+        FlushWatch {
+            level0_before: level0.map(|file| file.number).collect(),
+            memtable_bytes_before: number(client, pointers, MEMTABLE_BYTES),
+            until: Instant::now() + FLUSH_WITHIN,
+            lists_left: FLUSH_LISTS_MAX,
+            found_bytes: None,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.found_bytes.is_some() || self.lists_left == 0 || Instant::now() >= self.until
+    }
+
+    fn look(&mut self, client: &mut HookClient, pointers: &ColumnFamilyPointers) {
+        if self.is_over() {
+            return;
+        }
+        let files = number(client, pointers, LEVEL0_FILES);
+        let known = u64::try_from(self.level0_before.len()).unwrap_or(u64::MAX);
+        if files.is_none_or(|files| files <= known) {
+            return;
+        }
+        self.lists_left -= 1;
+        let Ok(files) = client.sst_files(pointers) else { return };
+        let is_new = |file: &&SstFile| {
+            let is_own = file.column_family == pointers.name && file.level == 0;
+            is_own && !self.level0_before.contains(&file.number)
+        };
+        let bytes: u64 = files.iter().filter(is_new).map(|file| file.size_bytes).sum();
+        self.found_bytes = (bytes > 0).then_some(bytes);
+    }
+
+    /// Bytes that were flushed: of the file, where it was seen; else what the memtables have lost, which is somewhat
+    /// more than the file had.
+    fn bytes(&self, client: &mut HookClient, pointers: &ColumnFamilyPointers) -> u64 {
+        self.found_bytes.unwrap_or_else(|| {
+            let after = number(client, pointers, MEMTABLE_BYTES);
+            let lost =
+                self.memtable_bytes_before.zip(after).map(|(before, after)| before.saturating_sub(after));
+            lost.unwrap_or_default()
+        })
+    }
+}
+
+/// Memory of the memtables that are not flushed yet.
+const MEMTABLE_BYTES: &str = "rocksdb.cur-size-all-mem-tables";
+
+/// Files in L0.
+const LEVEL0_FILES: &str = "rocksdb.num-files-at-level0";
+
+fn number(client: &mut HookClient, pointers: &ColumnFamilyPointers, name: &str) -> Option<u64> {
+    client.property(pointers, name).ok().flatten()?.trim().parse().ok()
 }
 
 fn compact_range(

@@ -2,7 +2,7 @@
 
 use super::error::ActuatorError;
 use super::hook::HookClient;
-use sexton_hook_protocol::ColumnFamilyPointers;
+use sexton_hook_protocol::{ColumnFamilyLoad, ColumnFamilyPointers};
 use sexton_tuner::evidence::MemtableDeletions;
 use sexton_tuner::guard::Readings;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,10 +70,17 @@ impl Properties {
         })
     }
 
-    /// Fills in the guards' readings.
+    /// What waits to be compacted in the column family that was asked.
+    pub fn load(&self, column_family: &str) -> ColumnFamilyLoad {
+        ColumnFamilyLoad {
+            name: column_family.to_owned(),
+            level0_files: self.level0_files,
+            pending_compaction_bytes: self.pending_compaction_bytes,
+        }
+    }
+
+    /// Fills in the guards' readings, but for those of column families.
     pub fn fill(&self, readings: &mut Readings) {
-        readings.level0_files = self.level0_files;
-        readings.pending_compaction_bytes = self.pending_compaction_bytes;
         readings.is_flush_pending = self.is_flush_pending;
         readings.delayed_write_bytes_per_second = self.delayed_write_bytes_per_second;
         readings.is_write_stopped = self.is_write_stopped;
@@ -85,6 +92,7 @@ impl Properties {
 #[derive(Clone, Debug, Default)]
 pub struct PropertyReport {
     properties: Arc<Mutex<Option<Properties>>>,
+    loads: Arc<Mutex<Vec<ColumnFamilyLoad>>>,
     job: Arc<Mutex<Option<u64>>>,
 }
 
@@ -97,6 +105,16 @@ impl PropertyReport {
     /// Takes it, so that nothing is looked at twice.
     pub fn take(&self) -> Option<Properties> {
         self.properties.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Replaces what waits to be compacted in the database's column families.
+    pub fn put_loads(&self, loads: Vec<ColumnFamilyLoad>) {
+        *self.loads.lock().unwrap_or_else(PoisonError::into_inner) = loads;
+    }
+
+    /// Takes it, as [`PropertyReport::take`].
+    pub fn take_loads(&self) -> Vec<ColumnFamilyLoad> {
+        std::mem::take(&mut *self.loads.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The hook has begun, and gave the action this number.

@@ -80,6 +80,8 @@ pub struct CompactOutcome {
     pub duration: Duration,
     /// Bytes of the SST files that went with it, see [`sexton_tuner::replaced`].
     pub bytes_replaced: u64,
+    /// Bytes of the files that it had memtables flushed to first: they come and go while it runs.
+    pub bytes_flushed: u64,
     /// Deletions in the SST files that overlap the range, before.
     pub deletions_before: u64,
     /// The same, after.

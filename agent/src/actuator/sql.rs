@@ -138,6 +138,7 @@ impl Actuator for SqlActuator {
             end,
             duration: run.duration,
             bytes_replaced: 0,
+            bytes_flushed: 0,
             deletions_before: 0,
             deletions_after: 0,
             command: None,

@@ -6,7 +6,7 @@ use super::effect::{Effect, in_words, nothing_left};
 use super::evidence::{SstRead, read_files};
 use super::guards::{device_bytes, properties};
 use super::history::{Begun, Place};
-use super::publish::shown;
+use super::publish::{shown, shown_range};
 use super::slice::Ran;
 use super::unseen::may_run_on;
 use super::watched::Watched;
@@ -15,18 +15,21 @@ use crate::actuator::{
     Actuator, ActuatorError, AdviseActuator, CommandTemplate, CompactEnd, CompactOutcome, CompactRequest,
     ExecActuator, HookActuator, HookClient, PropertyReport, SqlActuator,
 };
+use crate::audit::What;
 use crate::snapshot::ActionView;
 use crate::sst::Order;
 use crate::target::process::is_alive;
 use sexton_tuner::charge::charged_bytes;
 use sexton_tuner::cost::Levels;
+use sexton_tuner::ends::closed;
 use sexton_tuner::evidence::{MemtableDeletions, SstFile};
 use sexton_tuner::guard::Course;
 use sexton_tuner::plan::{Action, CompactRange};
 use sexton_tuner::policy::{ActuatorKind, KeyDisplay, Mode};
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
-use sexton_tuner::slice::bottommost_now;
+use sexton_tuner::reprice::{as_of_now, is_still_worth_it};
+use sexton_tuner::schedule::io_budget_at;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -84,8 +87,12 @@ impl Engine {
 
     /// Compacts one range, unless a guard objects; the snapshot shows it as running meanwhile. Gives whether the target
     /// may be acted on further in this cycle.
-    fn compact(&mut self, compact: &CompactRange, control: &mut Control) -> bool {
-        let Some(before) = self.assessed(compact) else { return true };
+    fn compact(&mut self, planned: &CompactRange, control: &mut Control) -> bool {
+        let Some(before) = self.assessed(planned) else { return true };
+        let read = |watched| read_files(watched, Path::new(&planned.database));
+        let files_before = self.watched_mut(&planned.target).and_then(read);
+        // Budget and guards are asked for the price of now.
+        let Some(compact) = &self.repriced(planned, &before, files_before.as_ref()) else { return true };
         if self.bears(compact).is_err() {
             return false;
         }
@@ -95,7 +102,7 @@ impl Engine {
         let Some(watched) = self.watched_mut(&compact.target) else { return false };
         let process = watched.target.process;
         let memtables_before = memtables(watched, compact);
-        let files_before = read_files(watched, Path::new(&compact.database));
+        let asked = with_ends(watched, compact, &before, files_before.as_ref());
         if nothing_left(compact, &before, files_before.as_ref()) {
             self.history.end(id, false, |action| {
                 action.state = "skipped".into();
@@ -103,9 +110,8 @@ impl Engine {
             });
             return true;
         }
-        let compact = &as_of_now(watched, compact, &before, files_before.as_ref());
         let started = Instant::now();
-        let ran = self.run_slice(compact, id, control);
+        let ran = self.run_slice(&asked, id, control);
         // The target may have gone meanwhile.
         let files_after = self.watched_mut(&compact.target).and_then(|watched| {
             watched.note_action(ran.result.is_ok());
@@ -113,9 +119,8 @@ impl Engine {
         });
         let memtables_after =
             self.watched_mut(&compact.target).and_then(|watched| memtables(watched, compact));
-        let effect =
-            Effect::of(compact, files_before.as_ref(), files_after.as_ref(), ran.result.as_ref().ok())
-                .with_memtables(memtables_before, memtables_after);
+        let effect = Effect::of(compact, files_before.as_ref(), files_after.as_ref(), &ran)
+            .with_memtables(memtables_before, memtables_after);
         self.charge(self.charged(compact, &effect));
         let is_gone = ran.result.is_err() && !is_alive(&process);
         // What a target that ended made of it is not known: its range rests as if it had been done.
@@ -153,6 +158,36 @@ impl Engine {
         charged
     }
 
+    /// The slice at what it costs with the files of now. `None` where it is no longer worth that, or not paid for any
+    /// more; that is told.
+    fn repriced(
+        &mut self,
+        planned: &CompactRange,
+        of: &RangeAssessment,
+        files: Option<&SstRead>,
+    ) -> Option<CompactRange> {
+        let watched = self.watched_mut(&planned.target)?;
+        // MyRocks compacts all there is, and chooses the way by itself.
+        let chooses = watched.entry.actuator != ActuatorKind::Sql;
+        let levels = files.filter(|_| chooses).map(|files| levels(watched, planned, files));
+        let now = levels.map_or_else(|| planned.clone(), |levels| as_of_now(planned, &levels, of));
+        let time = jiff::Timestamp::now();
+        self.bucket.refill(io_budget_at(&self.options.policy, time), time);
+        let verdict = is_still_worth_it(planned, &now, self.bucket.available_bytes());
+        let Err((rule, reason)) = verdict else { return Some(now) };
+        let range = shown_range(&planned.range, self.options.policy.keys);
+        self.history.tell(What::Refused {
+            target: planned.target.clone(),
+            database: planned.database.clone(),
+            column_family: Some(planned.column_family.clone()),
+            rule: rule.name().to_owned(),
+            ranges: 1,
+            subject: format!("{} {range}", planned.column_family),
+            reason,
+        });
+        None
+    }
+
     /// Takes bytes that were written from the budgets.
     pub(super) fn charge(&mut self, bytes: u64) {
         self.bucket.spend(bytes);
@@ -172,6 +207,7 @@ impl Engine {
         self.history.end(id, rests, |action| {
             action.duration_seconds = took.as_secs_f64();
             action.bytes_rewritten = effect.bytes_rewritten;
+            action.bytes_transient = ran.bytes_transient;
             action.deletions_before = effect.deletions_before;
             action.deletions_after = effect.deletions_after;
             action.memtable_deletions_before = effect.memtable_deletions_before;
@@ -196,13 +232,15 @@ impl Engine {
             Ok(found) => found,
             Err(error) => return (Err(error), Course::Go),
         };
+        let families = |watched: &mut Watched| watched.identities.all_pointers(&request.database);
+        let families = self.watched_mut(&compact.target).map(families).unwrap_or_default();
         let (result, course) = match &mut actuator {
             Compacting::Exec(exec) => self.drive(exec, &request, (compact, &report, interruptions), control),
             Compacting::Sql(sql) => self.drive(sql, &request, (compact, &report, interruptions), control),
             Compacting::Hook(hook) => match hook.try_borrow_mut() {
                 Ok(mut hook) => {
-                    let mut actuator =
-                        HookActuator::new(&mut *hook, COMPACTION_TIME_LIMIT).reporting_to(report.clone());
+                    let actuator = HookActuator::new(&mut *hook, COMPACTION_TIME_LIMIT);
+                    let mut actuator = actuator.reporting_to(report.clone(), families);
                     self.drive(&mut actuator, &request, (compact, &report, interruptions), control)
                 }
                 Err(_) => (Err(ActuatorError::NoHook { pid: request.process.pid }), Course::Go),
@@ -300,24 +338,29 @@ impl Engine {
     }
 }
 
-/// The slice, with its bottommost files treated as they are now and not as they were when the plan was made: the slices
-/// before it have changed them.
-fn as_of_now(
-    watched: &Watched,
-    compact: &CompactRange,
-    before: &RangeAssessment,
-    files: Option<&SstRead>,
-) -> CompactRange {
-    // MyRocks chooses by itself.
-    let Some(files) = files.filter(|_| watched.entry.actuator != ActuatorKind::Sql) else {
-        return compact.clone();
-    };
-    let own: Vec<&SstFile> =
-        files.iter().filter(|file| file.column_family == compact.column_family).collect();
+/// The files of a slice's column family.
+fn own<'files>(compact: &CompactRange, files: &'files SstRead) -> Vec<&'files SstFile> {
+    files.iter().filter(|file| file.column_family == compact.column_family).collect()
+}
+
+/// The same by level.
+fn levels(watched: &Watched, compact: &CompactRange, files: &SstRead) -> Levels {
     let options = watched.options.get(Path::new(&compact.database));
     let options = options.and_then(|families| families.get(&compact.column_family)).cloned();
-    let levels = Levels::of(&own, &options.unwrap_or_default());
-    CompactRange { bottommost: bottommost_now(&levels, &compact.range, before), ..compact.clone() }
+    Levels::of(&own(compact, files), &options.unwrap_or_default())
+}
+
+/// The slice as it is asked for: an end that is open would have RocksDB flush and compact without a look at what there
+/// is.
+fn with_ends(
+    watched: &Watched,
+    compact: &CompactRange,
+    of: &RangeAssessment,
+    files: Option<&SstRead>,
+) -> CompactRange {
+    let files = files.filter(|_| watched.entry.actuator != ActuatorKind::Sql);
+    let range = files.map(|files| closed(&compact.range, &own(compact, files), of));
+    CompactRange { range: range.unwrap_or_else(|| compact.range.clone()), ..compact.clone() }
 }
 
 /// Deletions in the memtables that a slice may flush; `None` where RocksDB cannot be asked.

@@ -25,7 +25,8 @@ fn is_inside(compact: &CompactRange, file: &SstFile) -> bool {
 
 /// What a compaction changed in the live SST files.
 pub struct Effect {
-    /// Bytes of the files it replaced, those outside of the range too.
+    /// Bytes of the files it replaced, those outside of the range too; of what it flushed first, and of what it had
+    /// written when it was stopped.
     pub bytes_rewritten: u64,
     /// Deletions in the range, before: its share of those of the files, which are wider.
     pub deletions_before: u64,
@@ -56,11 +57,13 @@ impl Effect {
         compact: &CompactRange,
         before: Option<&SstRead>,
         after: Option<&SstRead>,
-        outcome: Option<&CompactOutcome>,
+        ran: &Ran,
     ) -> Effect {
+        let outcome = ran.result.as_ref().ok();
         let (Some(before), Some(after)) = (before, after) else {
+            let replaced = outcome.map_or(0, |outcome| outcome.bytes_replaced);
             return Effect {
-                bytes_rewritten: outcome.map_or(0, |outcome| outcome.bytes_replaced),
+                bytes_rewritten: replaced.saturating_add(ran.bytes_transient),
                 deletions_before: outcome.map_or(0, |outcome| outcome.deletions_before),
                 deletions_after: outcome.map_or(0, |outcome| outcome.deletions_after),
                 memtable_deletions_before: None,
@@ -69,8 +72,9 @@ impl Effect {
         };
         let inside = |file: &&SstFile| is_inside(compact, file);
         let deletions = |files: &SstRead| share_of_all(files.iter().filter(inside), &compact.range).deletions;
+        let replaced = bytes_replaced(before, after, &compact.column_family, &compact.range);
         Effect {
-            bytes_rewritten: bytes_replaced(before, after, &compact.column_family, &compact.range),
+            bytes_rewritten: replaced.saturating_add(ran.bytes_transient),
             deletions_before: deletions(before),
             deletions_after: deletions(after),
             memtable_deletions_before: None,
@@ -82,7 +86,7 @@ impl Effect {
 /// The action's state and its outcome in words.
 pub fn in_words(ran: &Ran, effect: &Effect) -> (String, String) {
     let mut changed = format!(
-        "{} bytes of SST files replaced, deletions in the range {} -> {}",
+        "{} bytes of SST files rewritten, deletions in the range {} -> {}",
         effect.bytes_rewritten, effect.deletions_before, effect.deletions_after
     );
     if let (Some(before), Some(after)) = (effect.memtable_deletions_before, effect.memtable_deletions_after) {
@@ -125,11 +129,12 @@ mod tests {
             end: CompactEnd::Done,
             duration: Duration::from_secs(1),
             bytes_replaced: 0,
+            bytes_flushed: 0,
             deletions_before: 0,
             deletions_after: 0,
             command: Some(command),
         };
-        let ran = Ran { result: Ok(outcome), pauses: 0, given_up_for: None };
+        let ran = Ran { result: Ok(outcome), pauses: 0, given_up_for: None, bytes_transient: 0 };
         let effect = Effect {
             bytes_rewritten: 7,
             deletions_before: 2,
@@ -141,11 +146,25 @@ mod tests {
         assert_eq!(state, "done");
         assert!(
             outcome.starts_with(
-                "7 bytes of SST files replaced, deletions in the range 2 -> 0, in memtables 5 -> 1"
+                "7 bytes of SST files rewritten, deletions in the range 2 -> 0, in memtables 5 -> 1"
             ),
             "{outcome}"
         );
         assert!(outcome.ends_with("the command ended with exit code 0: compacted 3 files"), "{outcome}");
+    }
+
+    /// What ran through, and wrote so much that is in no list of files.
+    fn ran(bytes_transient: u64) -> Ran {
+        let outcome = CompactOutcome {
+            end: CompactEnd::Done,
+            duration: Duration::from_secs(1),
+            bytes_replaced: 0,
+            bytes_flushed: 0,
+            deletions_before: 0,
+            deletions_after: 0,
+            command: None,
+        };
+        Ran { result: Ok(outcome), pauses: 0, given_up_for: None, bytes_transient }
     }
 
     fn file(number: u64, smallest: u8, largest: u8, deletions: u64) -> SstFile {
@@ -181,7 +200,7 @@ mod tests {
         let before = vec![file(1, 0, 200, 2_000)];
         let after: Vec<SstFile> =
             (0..10).map(|part| file(2 + u64::from(part), part * 20, part * 20 + 19, 200)).collect();
-        let effect = Effect::of(&compact, Some(&before), Some(&after), None);
+        let effect = Effect::of(&compact, Some(&before), Some(&after), &ran(0));
         assert!((195..=205).contains(&effect.deletions_before), "{}", effect.deletions_before);
         assert!((190..=205).contains(&effect.deletions_after), "{}", effect.deletions_after);
         let aftermath = Aftermath {

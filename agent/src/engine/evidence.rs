@@ -4,7 +4,7 @@ use super::guards::properties;
 use super::watched::Watched;
 use crate::actuator::{ActuatorError, HookClient, HookOptions};
 use crate::probe::{FileFetches, Operation, WindowResult};
-use crate::sst;
+use crate::sst::{self, SstError};
 use crate::target::facts::{DatabaseDirectory, Gap};
 use sexton_tuner::evidence::{Evidence, FileReads, MemtableDeletions, Observation, SstFile, Window};
 use sexton_tuner::policy::{ActuatorKind, Mode};
@@ -238,6 +238,7 @@ fn files(watched: &mut Watched, database: &DatabaseDirectory) -> Result<SstRead,
                 read.files
             }
             Err(error) => {
+                note_comparator(watched, &database.path, &error);
                 let reason = error.to_string();
                 watched.files_gap = Some(files_gap(&database.path, &reason));
                 return Err(reason);
@@ -256,6 +257,14 @@ fn files_gap(database: &Path, reason: &str) -> Gap {
         reason: reason.to_owned(),
         remedy: "what its readers lose is shown by prefix, and nothing is done about it until they can be"
             .into(),
+    }
+}
+
+/// The comparator because of which nothing of a database can be read is known all the same.
+fn note_comparator(watched: &mut Watched, directory: &Path, error: &SstError) {
+    if let SstError::UnknownComparator { column_family, comparator, .. } = error {
+        let families = watched.options.entry(directory.to_owned()).or_default();
+        families.entry(column_family.clone()).or_default().comparator.clone_from(comparator);
     }
 }
 

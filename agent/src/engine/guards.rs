@@ -4,15 +4,16 @@
 use super::Engine;
 use super::publish::shown_range;
 use super::watched::Watched;
-use crate::actuator::Properties;
+use crate::actuator::{Properties, PropertyReport};
 use crate::audit::What;
 use crate::snapshot::GuardView;
 use crate::target::facts::{Gap, ProcessId};
-use sexton_hook_protocol::ColumnFamilyPointers;
-use sexton_tuner::guard::{self, Guard, GuardRefusal, Readings};
+use sexton_hook_protocol::{ColumnFamilyLoad, ColumnFamilyPointers};
+use sexton_tuner::evidence::SstFile;
+use sexton_tuner::guard::{self, FamilyReadings, Guard, GuardRefusal, Readings};
 use sexton_tuner::latency::{Latencies, LatencyReading};
 use sexton_tuner::plan::{CompactRange, Flush, SetOptions};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use tracing::debug;
@@ -156,12 +157,15 @@ impl Engine {
             return Readings::default();
         };
         let database = Path::new(place.database);
-        let mut readings = self.surroundings(watched, database, place.column_family);
+        let mut readings = self.surroundings(watched, database);
         readings.target_age_seconds = age_seconds(&watched.target.process);
         readings.compactions_on_device = self.compactions_on_device_of(watched, database);
+        let mut loads = loads(watched, database);
         if let Some(properties) = properties(watched, database, place.column_family) {
             properties.fill(&mut readings);
+            loads.push(properties.load(place.column_family));
         }
+        readings.families = family_readings(watched, database, loads);
         readings
     }
 
@@ -170,13 +174,17 @@ impl Engine {
         &self,
         watched: &Watched,
         compact: &CompactRange,
-        properties: Option<Properties>,
+        report: &PropertyReport,
         now: &Latencies,
     ) -> Readings {
-        let mut readings = self.surroundings(watched, Path::new(&compact.database), &compact.column_family);
-        if let Some(properties) = properties {
+        let database = Path::new(&compact.database);
+        let mut readings = self.surroundings(watched, database);
+        let mut loads = report.take_loads();
+        if let Some(properties) = report.take() {
             properties.fill(&mut readings);
+            loads.push(properties.load(&compact.column_family));
         }
+        readings.families = with_limits(watched, database, loads);
         let before = &watched.latencies;
         readings.seek_latency = LatencyReading::of(&before.seeks, &now.seeks);
         readings.block_read_latency = LatencyReading::of(&before.block_reads, &now.block_reads);
@@ -184,14 +192,10 @@ impl Engine {
     }
 
     /// What needs nobody in the target.
-    fn surroundings(&self, watched: &Watched, database: &Path, column_family: &str) -> Readings {
-        let options = watched.options.get(database).and_then(|families| families.get(column_family));
+    fn surroundings(&self, watched: &Watched, database: &Path) -> Readings {
         let known = watched.target.databases.iter().find(|known| known.path == database);
         Readings {
             disk_free_bytes: known.and_then(|known| free_bytes(&known.path_from_agent)),
-            level0_slowdown_files: options
-                .and_then(|options| i64::try_from(options.level0_slowdown_writes_trigger).ok()),
-            pending_compaction_bytes_soft: options.map(|options| options.soft_pending_compaction_bytes_limit),
             bytes_of_day: self.daily.sum(jiff::Timestamp::now()),
             ..Readings::default()
         }
@@ -223,6 +227,58 @@ impl Engine {
         }
         Some(running)
     }
+}
+
+/// What waits to be compacted in the database's column families, as far as probes have seen these and a hook answers.
+fn loads(watched: &Watched, database: &Path) -> Vec<ColumnFamilyLoad> {
+    let pointers = watched.identities.all_pointers(database);
+    let hook = watched.hook.as_ref().and_then(|hook| hook.try_borrow_mut().ok());
+    let Some(mut hook) = hook.filter(|_| !pointers.is_empty()) else { return Vec::new() };
+    let loads = hook.loads(&pointers);
+    let loads =
+        loads.inspect_err(|error| debug!(target = watched.target.name, %error, "the hook gave no loads"));
+    loads.unwrap_or_default()
+}
+
+/// The readings of all column families: those that no probe has seen are known by the files that they had when these
+/// were last read.
+fn family_readings(watched: &Watched, database: &Path, loads: Vec<ColumnFamilyLoad>) -> Vec<FamilyReadings> {
+    let evidence = watched.evidence.iter().find(|evidence| Path::new(&evidence.database) == database);
+    let files = evidence.map_or(&[][..], |evidence| &evidence.files);
+    with_limits(watched, database, with_files(loads, files))
+}
+
+/// Adds the column families that are known by their files alone.
+fn with_files(mut loads: Vec<ColumnFamilyLoad>, files: &[SstFile]) -> Vec<ColumnFamilyLoad> {
+    let asked: HashSet<String> = loads.iter().map(|load| load.name.clone()).collect();
+    let mut level0: BTreeMap<&str, u64> = BTreeMap::new();
+    for file in files.iter().filter(|file| !asked.contains(&file.column_family)) {
+        *level0.entry(&file.column_family).or_default() += u64::from(file.level == 0);
+    }
+    loads.extend(level0.into_iter().map(|(name, files)| ColumnFamilyLoad {
+        name: name.to_owned(),
+        level0_files: Some(files),
+        pending_compaction_bytes: None,
+    }));
+    loads
+}
+
+/// Loads with the limits that their column families have.
+fn with_limits(watched: &Watched, database: &Path, loads: Vec<ColumnFamilyLoad>) -> Vec<FamilyReadings> {
+    let known = watched.options.get(database);
+    let readings = |load: ColumnFamilyLoad| {
+        let options = known.and_then(|families| families.get(&load.name));
+        FamilyReadings {
+            level0_files: load.level0_files,
+            level0_slowdown_files: options
+                .and_then(|options| i64::try_from(options.level0_slowdown_writes_trigger).ok()),
+            pending_compaction_bytes: load.pending_compaction_bytes,
+            pending_compaction_bytes_soft: options.map(|options| options.soft_pending_compaction_bytes_limit),
+            disable_auto_compactions: options.is_some_and(|options| options.disable_auto_compactions),
+            name: load.name,
+        }
+    };
+    loads.into_iter().map(readings).collect()
 }
 
 /// What the column family's RocksDB says of itself; `None` where no hook answers or no probe has seen it.
@@ -287,6 +343,34 @@ mod tests {
         assert!(ledger.view().iter().all(|view| !view.objects));
         assert!(ledger.gap().unwrap().reason.contains("disk_space"));
         assert!(ledger.note(&refusal(Guard::FlushPending)), "it had stopped objecting");
+    }
+
+    /// A column family that no reader has opened an iterator on is none the less one of the database.
+    #[test]
+    fn column_families_that_cannot_be_asked_are_known_by_their_files() {
+        let file = |number: u64, column_family: &str, level: u32| SstFile {
+            number,
+            column_family: column_family.to_owned(),
+            level,
+            size_bytes: 1,
+            entries: 1,
+            deletions: 0,
+            smallest: sexton_tuner::Key::default(),
+            largest: sexton_tuner::Key::default(),
+        };
+        let files = [file(1, "asked", 0), file(2, "other", 0), file(3, "other", 0), file(4, "other", 6)];
+        let asked = ColumnFamilyLoad {
+            name: "asked".to_owned(),
+            level0_files: Some(9),
+            pending_compaction_bytes: Some(5),
+        };
+        let loads = with_files(vec![asked.clone()], &files);
+        let other = ColumnFamilyLoad {
+            name: "other".to_owned(),
+            level0_files: Some(2),
+            pending_compaction_bytes: None,
+        };
+        assert_eq!(loads, [asked, other]);
     }
 
     #[test]

@@ -44,6 +44,9 @@ const COLUMN_FAMILY_ID_MAX: u64 = 1 << 24;
 /// Addresses remembered per target: some hundred column families in a few databases, several times over.
 const ADDRESSES_MAX: usize = 4096;
 
+/// Column families of a database that are asked what waits in them; some microseconds each.
+const LOADED_MAX: usize = 256;
+
 /// A column family as its process knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnFamilyIdentity {
@@ -192,6 +195,12 @@ impl Identities {
     pub fn any_pointers(&self, directory: &Path) -> Option<ColumnFamilyPointers> {
         let ((_, name), handles) = self.handles.iter().find(|((path, _), _)| path == directory)?;
         Some(handles.of(name))
+    }
+
+    /// Pointers to the column families of the database in `directory` that are known, at most [`LOADED_MAX`].
+    pub fn all_pointers(&self, directory: &Path) -> Vec<ColumnFamilyPointers> {
+        let own = self.handles.iter().filter(|((path, _), _)| path == directory);
+        own.take(LOADED_MAX).map(|((_, name), handles)| handles.of(name)).collect()
     }
 
     /// Forgets all pointers into this database: a command that used them was refused.

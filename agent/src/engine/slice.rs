@@ -39,6 +39,9 @@ pub struct Ran {
     pub pauses: u32,
     /// The guard that it was given up for.
     pub given_up_for: Option<GuardRefusal>,
+    /// Bytes that were written and are in no list of files, neither before nor after: what was flushed first, and what
+    /// parts had written when they were stopped.
+    pub bytes_transient: u64,
 }
 
 /// What is watched while a part of a slice runs.
@@ -55,11 +58,18 @@ struct Watch<'a> {
 impl Engine {
     /// Runs a slice to its end, through pauses and in halves where guards want it. `run` compacts one part of it.
     pub(super) fn run_slice(&mut self, compact: &CompactRange, id: u64, control: &mut Control) -> Ran {
+        let pid = self.watched_mut(&compact.target).map(|watched| watched.target.process.pid);
         let mut parts = VecDeque::from([compact.range.clone()]);
-        let mut ran = Ran { result: Ok(nothing_done()), pauses: 0, given_up_for: None };
+        let mut ran = Ran { result: Ok(nothing_done()), pauses: 0, given_up_for: None, bytes_transient: 0 };
         while let Some(part) = parts.pop_front() {
             let before = ran.result.as_ref().map(|outcome| outcome.duration).unwrap_or_default();
+            let written_before = written_bytes(pid);
             let (result, course) = self.run_part(compact, &part, ran.pauses, control);
+            if let Ok(outcome) = &result {
+                let written = written_since(pid, written_before);
+                let unseen = bytes_transient(outcome, written, compact.cost_bytes);
+                ran.bytes_transient = ran.bytes_transient.saturating_add(unseen);
+            }
             ran.result = result.map(|outcome| added(outcome, before));
             let Ok(CompactOutcome { end: CompactEnd::Cancelled { .. }, .. }) = &ran.result else {
                 if ran.result.is_err() {
@@ -210,7 +220,7 @@ impl Engine {
         if let Some(Ok(open)) = watched.window.as_ref().map(|window| self.windows.latencies(window)) {
             latencies.merge(&open);
         }
-        let readings = self.readings_meanwhile(watched, watch.compact, watch.report.take(), &latencies);
+        let readings = self.readings_meanwhile(watched, watch.compact, watch.report, &latencies);
         guard::during(&self.options.policy.guards, &readings, watch.interruptions)
     }
 
@@ -277,13 +287,83 @@ fn nothing_done() -> CompactOutcome {
         end: CompactEnd::Done,
         duration: Duration::ZERO,
         bytes_replaced: 0,
+        bytes_flushed: 0,
         deletions_before: 0,
         deletions_after: 0,
         command: None,
     }
 }
 
+/// Bytes that a process has written so far, by whatever call; `None` where that cannot be read.
+fn written_bytes(pid: Option<u32>) -> Option<u64> {
+    let process = procfs::process::Process::new(i32::try_from(pid?).ok()?).ok()?;
+    process.io().ok().map(|io| io.wchar)
+}
+
+fn written_since(pid: Option<u32>, before: Option<u64>) -> Option<u64> {
+    Some(written_bytes(pid)?.saturating_sub(before?))
+}
+
+/// What a part wrote that is in no list of files. RocksDB throws away what a job has written when it is stopped, and
+/// says nothing of it: that is at most what the process has written meanwhile, and at most the price; that, where
+/// nothing is known.
+fn bytes_transient(outcome: &CompactOutcome, written: Option<u64>, cost_bytes: u64) -> u64 {
+    let flushed = outcome.bytes_flushed;
+    match outcome.end {
+        CompactEnd::Done => flushed,
+        CompactEnd::Cancelled { .. } => {
+            let seen = outcome.bytes_replaced.saturating_add(flushed);
+            let discarded = written.unwrap_or(u64::MAX).min(cost_bytes).saturating_sub(seen);
+            flushed.saturating_add(discarded)
+        }
+    }
+}
+
 /// A part's outcome with the time that the parts before it took.
 fn added(outcome: CompactOutcome, before: Duration) -> CompactOutcome {
     CompactOutcome { duration: outcome.duration.saturating_add(before), ..outcome }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    const PRICE: u64 = 1_000_000;
+
+    fn ended(end: CompactEnd, bytes_replaced: u64, bytes_flushed: u64) -> CompactOutcome {
+        CompactOutcome { end, bytes_replaced, bytes_flushed, ..nothing_done() }
+    }
+
+    fn cancelled(bytes_replaced: u64, bytes_flushed: u64) -> CompactOutcome {
+        ended(CompactEnd::Cancelled { reason: "a guard".to_owned() }, bytes_replaced, bytes_flushed)
+    }
+
+    #[test]
+    fn what_a_cancelled_part_had_written_counts() {
+        assert_eq!(bytes_transient(&cancelled(0, 0), Some(700_000), PRICE), 700_000);
+        assert_eq!(bytes_transient(&cancelled(0, 0), Some(0), PRICE), 0);
+        // Others of the process write too: never more than it would have cost.
+        assert_eq!(bytes_transient(&cancelled(0, 0), Some(1 << 40), PRICE), PRICE);
+        assert_eq!(bytes_transient(&cancelled(0, 0), None, PRICE), PRICE);
+        // Jobs that had ended are in the files, and what was flushed was flushed.
+        assert_eq!(bytes_transient(&cancelled(300_000, 0), Some(700_000), PRICE), 400_000);
+        assert_eq!(bytes_transient(&cancelled(0, 100_000), Some(700_000), PRICE), 700_000);
+    }
+
+    #[test]
+    fn what_a_part_flushes_first_counts() {
+        assert_eq!(bytes_transient(&ended(CompactEnd::Done, 500_000, 70_000), Some(1 << 40), PRICE), 70_000);
+        assert_eq!(bytes_transient(&ended(CompactEnd::Done, 500_000, 0), None, PRICE), 0);
+    }
+
+    #[test]
+    fn what_a_process_writes_is_read() {
+        let own = Some(std::process::id());
+        let before = written_bytes(own);
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &[0; 100_000]).unwrap();
+        assert!(written_since(own, before).unwrap() >= 100_000);
+        assert_eq!(written_bytes(None), None);
+    }
 }

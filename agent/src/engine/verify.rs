@@ -99,7 +99,7 @@ fn aftermath(action: &ActionView) -> Option<Aftermath> {
         deletions_before: action.deletions_before,
         deletions_after: action.deletions_after,
         memtable_deletions_before: action.memtable_deletions_before,
-        bytes_rewritten: action.bytes_rewritten,
+        bytes_rewritten: action.bytes_rewritten.saturating_sub(action.bytes_transient),
         snapshots: action.snapshots,
         oldest_snapshot_age_seconds: action.oldest_snapshot_age_seconds,
     })

@@ -11,7 +11,7 @@
 //!
 //! Why the number of entries is zero for nearly all files then, and who fills it in: `complete`.
 
-use super::comparator::Order;
+use super::Order;
 use super::confine;
 use super::options::{self, DatabaseOptions};
 use super::wire::{Failure, Line};
@@ -171,7 +171,8 @@ fn column_family(name: &str, stated: &DatabaseOptions) -> ColumnFamily {
     let comparator = comparator.unwrap_or_else(|| Order::BYTEWISE_COMPARATOR.to_owned());
     let order = Order::of_comparator(&comparator);
     let stated = stated.column_families.get(name).map(|family| ColumnFamilyOptions::of_text(&family.stated));
-    ColumnFamily { name: name.to_owned(), comparator, order, options: stated.unwrap_or_default() }
+    let options = ColumnFamilyOptions { comparator: comparator.clone(), ..stated.unwrap_or_default() };
+    ColumnFamily { name: name.to_owned(), comparator, order, options }
 }
 
 /// What all column families are opened with.

@@ -9,7 +9,6 @@
 //! numbers mean is not decided here but in the tuner.
 
 pub mod child;
-mod comparator;
 mod complete;
 mod confine;
 mod options;
@@ -18,9 +17,9 @@ mod reader;
 mod wire;
 
 pub use child::ChildArguments;
-pub use comparator::Order;
 pub use complete::{Completion, FILES_READ_MAX, PropertiesCache, complete};
 pub use reader::{CHILD_SUBCOMMAND, Reader};
+pub use sexton_tuner::comparator::Order;
 
 use serde::{Deserialize, Serialize};
 use sexton_tuner::evidence::SstFile;

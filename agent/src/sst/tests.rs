@@ -302,6 +302,7 @@ fn known_comparators_give_bytewise_bounds() {
         let [family] = read.column_families.as_slice() else { panic!("{:?}", read.column_families) };
         assert_eq!((family.name.as_str(), family.comparator.as_str()), ("default", name));
         assert_eq!(family.order, Some(order));
+        assert_eq!(family.options.comparator, name, "the plan refuses it by its name");
         assert_eq!(
             (family.options.target_file_size_base, family.options.write_buffer_size),
             (32 << 10, 64 << 10)

@@ -57,7 +57,12 @@ pub fn parse_picture(text: &str) -> Result<Vec<Evidence>, String> {
                 evidence.sentinel =
                     SentinelInterval { duration_ns: fields.time(0)?, counters: fields.counters()? };
             }
-            "cf" => column_family = rest.first().filter(|name| **name != "?").map(|name| (*name).to_owned()),
+            "cf" => {
+                column_family = rest.first().filter(|name| **name != "?").map(|name| (*name).to_owned());
+                if let Some(name) = &column_family {
+                    evidence.column_families.entry(name.clone()).or_default();
+                }
+            }
             "past" => {
                 evidence.past_actions.push(past(&fields, column_family.clone().ok_or("past needs a cf")?)?)
             }

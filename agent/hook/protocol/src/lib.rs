@@ -21,15 +21,15 @@ mod message;
 pub use frame::{FrameError, decode, encode, read, write};
 pub use key::{KeyBytes, KeyError};
 pub use message::{
-    BottommostLevelCompaction, ChangedOption, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind,
-    Finished, Hello, OptionChange, OptionsScope, Request, Response, SetOptions, SstFile,
-    VerifiedColumnFamily,
+    BottommostLevelCompaction, ChangedOption, ColumnFamilyLoad, ColumnFamilyPointers, CompactRange,
+    CompactionState, ErrorKind, Finished, Hello, OptionChange, OptionsScope, Request, Response, SetOptions,
+    SstFile, VerifiedColumnFamily,
 };
 
 /// Version of this protocol; both sides must have the same, there is no negotiation: the agent brings
 /// its own hook along. An attached hook of another version is detached and replaced, a preloaded one by a
 /// restart of its host.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// Bytes of JSON in one frame. A page of SST files needs the most; 256 KiB is small enough to hold in
 /// a foreign process without anybody noticing.
@@ -54,6 +54,10 @@ pub const PROPERTY_NAME_BYTES_MAX: usize = 128;
 /// Bytes of a property's value that are sent; `rocksdb.stats` has some 10 KiB. Six bytes of JSON per
 /// byte, the worst escape, would still fit a frame with half of this.
 pub const PROPERTY_VALUE_BYTES_MAX: usize = 32 * 1024;
+
+/// Column families in one [`Request::Loads`]: with the longest names, badly escaped, still below
+/// [`FRAME_BYTES_MAX`]. Ozone's manager has some 30.
+pub const LOADS_MAX: usize = 32;
 
 /// Options set at a time: what belongs together, not a configuration.
 pub const OPTIONS_MAX: usize = 16;

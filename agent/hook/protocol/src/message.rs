@@ -34,6 +34,11 @@ pub enum Request {
         /// Name, at most [`crate::PROPERTY_NAME_BYTES_MAX`] bytes, without a NUL byte.
         name: String,
     },
+    /// What waits to be compacted in several column families; answered by [`Response::Loads`].
+    Loads {
+        /// At most [`crate::LOADS_MAX`].
+        column_families: Vec<ColumnFamilyPointers>,
+    },
     /// Compact a range, in the hook's own thread; answered at once by [`Response::Started`], or by
     /// [`ErrorKind::Busy`] while another compaction or flush runs.
     CompactRange(CompactRange),
@@ -88,6 +93,18 @@ pub struct ColumnFamilyPointers {
     pub name: String,
     /// Id the column family must have.
     pub id: u32,
+}
+
+/// What waits to be compacted in a column family; `None` where this RocksDB does not know the property.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnFamilyLoad {
+    /// Its name.
+    pub name: String,
+    /// `rocksdb.num-files-at-level0`.
+    pub level0_files: Option<u64>,
+    /// `rocksdb.estimate-pending-compaction-bytes`.
+    pub pending_compaction_bytes: Option<u64>,
 }
 
 /// A range to compact.
@@ -196,6 +213,11 @@ pub enum Response {
         value: Option<String>,
         /// Whether the value was longer than [`crate::PROPERTY_VALUE_BYTES_MAX`] and is cut.
         truncated: bool,
+    },
+    /// To [`Request::Loads`].
+    Loads {
+        /// Of those that passed the checks, in their order.
+        loads: Vec<ColumnFamilyLoad>,
     },
     /// To [`Request::CompactRange`] and [`Request::Flush`].
     Started {
@@ -378,6 +400,7 @@ mod tests {
             Response::Compaction { id: 1, state: CompactionState::Running { elapsed_ns: 9 } },
             Response::Compaction { id: 1, state: CompactionState::Finished(finished) },
             Response::Property { value: None, truncated: false },
+            Response::Loads { loads: vec![ColumnFamilyLoad::default()] },
             Response::Done {},
             Response::SstFiles { files: vec![], last: true },
             Response::Error { kind: ErrorKind::Refused, message: "misaligned".into() },

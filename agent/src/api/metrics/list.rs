@@ -225,7 +225,11 @@ pub const METRICS: &[Metric] = &[
         TARGET,
         "Reader time per block read that was not timed itself, as learnt from the process or assumed.",
     ),
-    counter("sexton_bytes_rewritten_total", TARGET, "Bytes of the SST files that ended actions replaced."),
+    counter(
+        "sexton_bytes_rewritten_total",
+        TARGET,
+        "Bytes of the SST files that ended actions replaced, flushed first, or had written when they were stopped.",
+    ),
     gauge(
         "sexton_policy_current",
         &[],

@@ -68,6 +68,12 @@ struct Arguments {
     /// L0 files from which on RocksDB compacts them by itself.
     #[arg(long, default_value_t = 4)]
     level0_compaction_files: u16,
+    /// Whether RocksDB compacts nothing by itself, as in a bulk load.
+    #[arg(long)]
+    disable_auto_compactions: bool,
+    /// Files in L0 of a second column family that nobody reads, and that RocksDB leaves there.
+    #[arg(long, default_value_t = 0)]
+    level0_files_elsewhere: u16,
     /// Bytes a second that RocksDB may write in flushes and compactions (its rate limiter); 0: as many as it can.
     #[arg(long, default_value_t = 0)]
     background_bytes_per_second: u32,
@@ -89,6 +95,8 @@ fn main() -> Result<()> {
         bucket_keys: arguments.bucket_keys,
         write_buffer_bytes: arguments.write_buffer_bytes,
         level0_compaction_files: arguments.level0_compaction_files,
+        disable_auto_compactions: arguments.disable_auto_compactions,
+        level0_files_elsewhere: arguments.level0_files_elsewhere,
         background_bytes_per_second: arguments.background_bytes_per_second,
     })?;
     let deletes_per_round = if arguments.fill_deletes { DELETES_PER_ROUND } else { 0 };

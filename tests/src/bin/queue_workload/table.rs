@@ -7,7 +7,7 @@ use rust_rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, ColumnFamily, ColumnFamilyDescriptor,
     CompactOptions, DB, DBCompressionType, Options, WaitForCompactOptions, WriteOptions,
 };
-use sexton_tests::workload::{COLUMN_FAMILY, Level, PREFIX, Verified};
+use sexton_tests::workload::{COLUMN_FAMILY, Level, OTHER_COLUMN_FAMILY, PREFIX, Verified};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -31,6 +31,9 @@ const LIMITED_WRITE_BYTES: u64 = 16 << 10;
 const LIMITER_REFILL_US: i64 = 100_000;
 /// Chance of what is less urgent; RocksDB's default.
 const LIMITER_FAIRNESS: i32 = 10;
+/// L0 files from which on RocksDB compacts those of the other column family: as many as those at which it delays writes
+/// by default.
+const LEVEL0_FILES_ELSEWHERE_MAX: i32 = 20;
 /// RocksDB's own compactions settle within seconds; when not, the paced part begins anyway.
 const SETTLE_LIMIT: Duration = Duration::from_secs(20);
 
@@ -53,6 +56,10 @@ pub struct Settings<'a> {
     pub write_buffer_bytes: usize,
     /// L0 files from which on RocksDB compacts them.
     pub level0_compaction_files: u16,
+    /// Whether RocksDB compacts nothing by itself.
+    pub disable_auto_compactions: bool,
+    /// Files in L0 of [`OTHER_COLUMN_FAMILY`].
+    pub level0_files_elsewhere: u16,
     /// Bytes a second that flushes and compactions may write; 0: any.
     pub background_bytes_per_second: u32,
 }
@@ -91,15 +98,33 @@ impl Table {
         let mut table_options = Options::default();
         table_options.set_write_buffer_size(settings.write_buffer_bytes);
         table_options.set_level_zero_file_num_compaction_trigger(settings.level0_compaction_files.into());
+        table_options.set_disable_auto_compactions(settings.disable_auto_compactions);
         table_options.set_target_file_size_base(TARGET_FILE_BYTES);
         table_options.set_compression_type(DBCompressionType::Lz4);
         table_options.set_block_based_table_factory(&blocks);
-        let families = [ColumnFamilyDescriptor::new(COLUMN_FAMILY, table_options)];
+        let mut other_options = Options::default();
+        other_options.set_level_zero_file_num_compaction_trigger(LEVEL0_FILES_ELSEWHERE_MAX);
+        let families = [
+            ColumnFamilyDescriptor::new(COLUMN_FAMILY, table_options),
+            ColumnFamilyDescriptor::new(OTHER_COLUMN_FAMILY, other_options),
+        ];
         let database = DB::open_cf_descriptors(&options, directory, families)
             .with_context(|| format!("creating a database in {}", directory.display()))?;
         let mut write = WriteOptions::default();
         write.disable_wal(true);
-        Ok(Table { database, options, write, bucket_keys: settings.bucket_keys })
+        let table = Table { database, options, write, bucket_keys: settings.bucket_keys };
+        table.fill_level0_elsewhere(settings.level0_files_elsewhere)?;
+        Ok(table)
+    }
+
+    fn fill_level0_elsewhere(&self, files: u16) -> Result<()> {
+        let other = self.database.cf_handle(OTHER_COLUMN_FAMILY).context("the column family is gone")?;
+        for number in 0..files {
+            let number = u64::from(number);
+            self.database.put_cf_opt(other, self.key(number), value(number), &self.write)?;
+            self.database.flush_cf(other).context("flushing a memtable")?;
+        }
+        Ok(())
     }
 
     fn family(&self) -> Result<&ColumnFamily> {
