@@ -52,12 +52,18 @@ struct signal_struct {
 	atomic_t live;
 };
 
+struct sched_entity {
+	/* Processor time, as of the task's last tick or switch. */
+	__u64 sum_exec_runtime;
+};
+
 struct mm_struct;
 
 struct task_struct {
 	int pid;
 	int tgid;
 	__u64 start_boottime;
+	struct sched_entity se;
 	struct mm_struct *mm;
 	struct task_struct *group_leader;
 	struct signal_struct *signal;

@@ -60,6 +60,7 @@ read_thread(struct task_struct *task, __u32 slot, const struct sexton_recipe *re
 	reading->process_id = task->tgid;
 	reading->thread_id = task->pid;
 	reading->start_boot_ns = task->start_boottime;
+	reading->processor_ns = task->se.sum_exec_runtime;
 	result = tls_counters(task, task->thread.fsbase, recipe, &reading->counters, &block, sleepable);
 	if (result == TLS_UNREADABLE)
 		reading->flags |= SEXTON_READING_FAILED;

@@ -313,6 +313,8 @@ struct sexton_totals {
 struct sexton_thread_reading {
 	struct sexton_counters counters;
 	unsigned long long start_boot_ns;
+	/* Processor time of the thread, up to its last tick or switch. */
+	unsigned long long processor_ns;
 	unsigned int process_id;
 	unsigned int thread_id;
 	unsigned int flags;
@@ -358,7 +360,7 @@ SEXTON_ASSERT_SIZE(struct sexton_learnt, 8);
 SEXTON_ASSERT_SIZE(struct sexton_file_id, 16);
 SEXTON_ASSERT_SIZE(struct sexton_file, 408);
 SEXTON_ASSERT_SIZE(struct sexton_totals, 1072);
-SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 80);
+SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 88);
 SEXTON_ASSERT_SIZE(struct sexton_process_event, 16);
 _Static_assert(SEXTON_SITES <= SEXTON_SITES_MAX, "every site has room");
 _Static_assert(__builtin_offsetof(struct sexton_operation, end_key) == 344, "the keys end the operation");

@@ -52,7 +52,8 @@ pub struct AgentView {
     pub off_peak: bool,
     /// Input/output budget in force now, bytes a second that actions may rewrite.
     pub budget_bytes_per_second: u64,
-    /// What one firing of a probe costs here, by kind; empty until it was measured, before the first window.
+    /// What one firing of a probe costs here, by kind, as learnt on functions of the agent's own; empty until it was, before
+    /// the first window.
     pub probe_prices: Vec<ProbePriceView>,
     /// Where it remembers things, and whether it can.
     pub state: StateView,
@@ -181,8 +182,21 @@ pub struct CostView {
 /// What probes have cost a target, and what they may cost it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProbeView {
-    /// Time that probes took from its threads since the agent first saw it, seconds: hits times their price.
+    /// Time that probes took from its threads since the agent first saw it, seconds: hits times their corrected price.
     pub cost_seconds: f64,
+    /// The same by the learnt prices.
+    #[serde(default)]
+    pub learnt_cost_seconds: f64,
+    /// What the learnt prices are multiplied by for this target: what its own counters say that probes cost it, by what the
+    /// learnt prices say. 1 until enough windows have told.
+    #[serde(default)]
+    pub price_correction_ratio: f64,
+    /// Windows that have told.
+    #[serde(default)]
+    pub price_correction_windows: u64,
+    /// What one firing of a probe costs it, by kind: learnt prices, corrected. Empty until they were learnt.
+    #[serde(default)]
+    pub prices: Vec<ProbePriceView>,
     /// What the policy allows, as a share of one processor core.
     pub budget_ratio: f64,
     /// What may be spent now, seconds; below zero it is owed.

@@ -184,9 +184,14 @@ impl Agent {
         http::get_json(self.address, path)
     }
 
+    /// What `/metrics` shows.
+    pub fn metrics(&self) -> Result<String> {
+        http::get(self.address, "/metrics")
+    }
+
     /// The value of the metric `name` without labels, `None` when it is not exported.
     pub fn metric(&self, name: &str) -> Result<Option<f64>> {
-        let text = http::get(self.address, "/metrics")?;
+        let text = self.metrics()?;
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.map(|value| value.trim().parse().with_context(|| format!("{name} is {value}"))).transpose()
     }

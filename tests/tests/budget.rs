@@ -3,11 +3,15 @@
 //! Method: Debian's `db_bench` makes some hundred thousand seeks a second, each far cheaper than its probes, and
 //! the policy asks for a window all the time. Armed all the time, the probes would take more than half of
 //! the process's time; only the governor keeps them from it.
+//!
+//! The machine may be busy with whatever it likes meanwhile: nothing is said of how long anything takes, and prices are
+//! learnt in processor time.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use sexton::probe::{KernelFeatures, Mechanism, Windows, governor};
-use sexton_tests::agent::{self, Agent, count, number};
+use sexton_tests::agent::{self, Agent, count, number, text};
 use sexton_tests::steady_seeks::{self, SteadySeeks};
+use sexton_tuner::price_correction::RATIOS;
 use std::time::{Duration, Instant};
 
 /// Windows come every few seconds at the default budget, and more rarely where a busy machine makes taking probes away last.
@@ -19,6 +23,9 @@ const BUDGET_RATIO: f64 = 0.01;
 /// What the budget can be exceeded by: what it had at the start, and what comes in from one poll to the next and
 /// while probes are taken away, on a busy machine.
 const EXCEEDED_SECONDS_MAX: f64 = 0.15;
+
+/// What the learnt prices are multiplied by, in a target's JSON.
+const CORRECTION: &str = "/probes/price_correction_ratio";
 
 const POLICY: &str = "mode: observe\nloop: { interval: 1s, window: 1s, survey: 1s }\n";
 
@@ -40,6 +47,57 @@ fn windows_cost_no_more_than_the_budget() -> Result<()> {
     ensure!(cost_seconds <= allowed_seconds, "{cost_seconds} s spent, {allowed_seconds} s allowed: {answer}");
     ensure!(count(&answer, "/targets/0/operations")? > 1_000, "the windows saw little: {answer}");
     ensure!(count(&answer, "/targets/0/probes/windows_cut")? > 0, "no window was cut short: {answer}");
+    agent.stop()
+}
+
+/// `db_bench` counts the blocks it visits, and so tells what probes cost it: windows of which half the time goes into
+/// probes say it within a few of them.
+#[test]
+fn prices_are_corrected_by_the_target_s_own_counters() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let directory = tempfile::tempdir()?;
+    let load = start_load(directory.path())?;
+    // More budget than by default, so that windows come quickly.
+    let policy = format!("{POLICY}probes: {{ budget: 5% }}\n{}", target(&load));
+    let mut agent = Agent::start(directory.path(), &policy)?;
+    let corrected = agent.wait_for(WINDOWS_LIMIT, "prices to be corrected", |agent| {
+        let answer = agent.get("/api/v1/targets")?;
+        let target = answer.pointer("/targets/0").cloned();
+        Ok(target.filter(|target| number(target, CORRECTION).is_ok_and(|ratio| ratio != 1.0)))
+    })?;
+    let ratio = number(&corrected, CORRECTION)?;
+    ensure!((RATIOS.0..=RATIOS.1).contains(&ratio), "{ratio} is out of bounds: {corrected}");
+    ensure!(count(&corrected, "/probes/price_correction_windows")? >= 4, "too few windows: {corrected}");
+
+    // What is spent from now on is charged by the corrected price.
+    let windows = count(&corrected, "/windows")?;
+    let later = agent.wait_for(WINDOWS_LIMIT, "windows with corrected prices", |agent| {
+        let answer = agent.get("/api/v1/targets")?;
+        let target = answer.pointer("/targets/0").cloned();
+        Ok(target.filter(|target| count(target, "/windows").is_ok_and(|now| now >= windows + 3)))
+    })?;
+    let spent = |what: &str| -> Result<f64> {
+        Ok(number(&later, &format!("/probes/{what}"))? - number(&corrected, &format!("/probes/{what}"))?)
+    };
+    let (cost, learnt_cost) = (spent("cost_seconds")?, spent("learnt_cost_seconds")?);
+    ensure!(learnt_cost > 0.0 && cost != learnt_cost, "{cost} s of {learnt_cost} s: {later}");
+    ensure!((RATIOS.0..=RATIOS.1).contains(&(cost / learnt_cost)), "{cost} s of {learnt_cost} s: {later}");
+
+    // Both prices are exported, and they are apart by what is exported as the correction.
+    let metrics = agent.metrics()?;
+    let metric = |name: &str, labels: &str| {
+        let line = format!("{name}{{{labels}}} ");
+        let value = metrics.lines().find_map(|shown| shown.strip_prefix(&line)?.trim().parse::<f64>().ok());
+        value.with_context(|| format!("no {line}in {metrics}"))
+    };
+    let name = text(&later, "/name");
+    let ratio = metric("sexton_probe_price_correction_ratio", &format!("target=\"{name}\""))?;
+    for kind in ["seek", "new_iterator", "iterator_end"] {
+        let learnt = metric("sexton_probe_price_seconds", &format!("kind=\"{kind}\""))?;
+        let labels = format!("kind=\"{kind}\",target=\"{name}\"");
+        let corrected = metric("sexton_probe_corrected_price_seconds", &labels)?;
+        ensure!((corrected / learnt - ratio).abs() < 1e-6, "{kind}: {learnt} s, {corrected} s, {ratio}");
+    }
     agent.stop()
 }
 

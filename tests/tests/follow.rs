@@ -1,8 +1,8 @@
 //! The agent follows its targets: those that start, restart, load RocksDB late, become another program, end in
 //! an open window, or live in namespaces of their own; and nothing of them stays behind.
 //!
-//! Method: real processes, the agent in its default configuration, its API as the witness of what it
-//! watches, `/proc/PID/fd` and `bpftool` as the witnesses of what it holds.
+//! Method: real processes, the agent in its default configuration but for the processes of others, which are none of its
+//! business here; its API as the witness of what it watches, `/proc/PID/fd` and `bpftool` as the witnesses of what it holds.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
@@ -17,8 +17,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The defaults, said so.
-const POLICY: &str = "mode: advise\n";
+/// The defaults, for the processes that work in this directory: a machine may have other RocksDBs, which come and go.
+fn policy(directory: &Path) -> String {
+    format!(
+        "mode: advise\ntargets: [{{ name: ours, match: {{ command_line: \"{}/\" }} }}]\n",
+        directory.display()
+    )
+}
+
 const RESTARTS: usize = 50;
 /// What is promised: a target that was started again is watched again within this time.
 const PROMISE: Duration = Duration::from_secs(2);
@@ -109,13 +115,17 @@ fn fifty_restarts_under_load_are_followed_within_two_seconds_and_nothing_leaks()
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
     let before = BpfObjects::now()?;
-    let mut agent = Agent::start(directory.path(), POLICY)?;
+    let mut agent = Agent::start(directory.path(), &policy(directory.path()))?;
     let database = |number: usize| directory.path().join(format!("db{number}"));
 
     let mut running = workload(&database(0), 40_000)?;
     let (_, first) = wait_state(&mut agent, running.process.pid(), &["watching"])?;
     ensure!(agent::list(&first, "gaps")?.is_empty(), "the target has gaps: {first}");
     let held = Held::now(&agent, &before)?;
+    // Somebody else's RocksDB comes, and stays to the end: nothing of the agent hangs on it.
+    let elsewhere = tempfile::tempdir()?;
+    let mut neighbour = LateHost::start(&elsewhere.path().join("db"), 0.0)?;
+    neighbour.wait_open()?;
     ensure!(held.links > 0 && held.programs > 0 && held.maps > 0, "the agent holds nothing: {held:?}");
 
     let mut delays = Vec::new();
@@ -147,7 +157,14 @@ fn fifty_restarts_under_load_are_followed_within_two_seconds_and_nothing_leaks()
     // It is read, not only listed.
     wait_counts(&mut agent, running.process.pid())?;
     Held::wait_equal(&agent, &before, &held)?;
+    ensure!(neighbour.process.is_running()?, "the other RocksDB has ended too early");
     let answer = agent.get("/api/v1/targets")?;
+    let pid = u64::from(neighbour.process.pid());
+    let is_neighbour = |target: &Value| count(target, "/pid").ok() == Some(pid);
+    ensure!(
+        !agent::list(&answer, "targets")?.iter().any(is_neighbour),
+        "somebody else's is a target: {answer}"
+    );
     let alive = agent::list(&answer, "targets")?.iter().filter(|target| text(target, "/state") != "lost");
     let ours = alive.filter(|target| text(target, "/name").starts_with("sexton-queue-workload"));
     ensure!(ours.count() == 1, "other than one target is shown as alive: {answer}");
@@ -192,7 +209,7 @@ fn a_library_that_is_loaded_late_is_found_and_its_database_too() -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
     let database = directory.path().join("db");
-    let mut agent = Agent::start(directory.path(), POLICY)?;
+    let mut agent = Agent::start(directory.path(), &policy(directory.path()))?;
     let mut host = LateHost::start(&database, 3.3)?;
     host.wait_open()?;
     let (delay, _) = wait_state(&mut agent, host.process.pid(), WATCHED)?;
@@ -210,7 +227,7 @@ fn a_library_that_is_loaded_late_is_found_and_its_database_too() -> Result<()> {
 fn a_process_that_becomes_another_program_is_another_target_or_none() -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
-    let mut agent = Agent::start(directory.path(), POLICY)?;
+    let mut agent = Agent::start(directory.path(), &policy(directory.path()))?;
 
     // A shell becomes a host, the host becomes itself again, and then a program without RocksDB.
     let script = artifact::repository().join("tests/tests/follow/late_host.py");
@@ -260,8 +277,9 @@ fn a_process_that_becomes_another_program_is_another_target_or_none() -> Result<
 fn a_target_that_ends_in_a_window_leaves_its_sums_and_no_account() -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
-    let policy = "mode: advise\nloop: { interval: 20s, window: 20s, survey: 20s }\n";
-    let mut agent = Agent::start(directory.path(), policy)?;
+    let timing = "loop: { interval: 20s, window: 20s, survey: 20s }\n";
+    let policy = format!("{}{timing}", policy(directory.path()));
+    let mut agent = Agent::start(directory.path(), &policy)?;
     let mut first = workload(&directory.path().join("first"), 200_000)?;
     first.second(LIMIT)?;
     wait_state(&mut agent, first.process.pid(), &["armed"])?;
@@ -293,7 +311,7 @@ fn a_target_that_ends_in_a_window_leaves_its_sums_and_no_account() -> Result<()>
 fn a_target_in_namespaces_of_its_own_is_followed_and_its_files_are_read() -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
-    let mut agent = Agent::start(directory.path(), POLICY)?;
+    let mut agent = Agent::start(directory.path(), &policy(directory.path()))?;
     // The database lies on a file system that is mounted in there only.
     let private = directory.path().join("private");
     std::fs::create_dir(&private)?;

@@ -25,6 +25,7 @@ pub mod pain;
 pub mod plan;
 pub mod policy;
 pub mod prefix;
+pub mod price_correction;
 pub mod queue;
 pub mod range;
 pub mod rank;

@@ -133,6 +133,12 @@ impl Scrape {
         whole("sexton_windows_cut_total", target.probes.windows_cut);
         whole("sexton_windows_put_off_total", target.probes.windows_put_off);
         self.set("sexton_probe_cost_seconds_total", &label, target.probes.cost_seconds);
+        self.set("sexton_probe_learnt_cost_seconds_total", &label, target.probes.learnt_cost_seconds);
+        self.set("sexton_probe_price_correction_ratio", &label, target.probes.price_correction_ratio);
+        whole("sexton_probe_price_correction_windows", target.probes.price_correction_windows);
+        for price in &target.probes.prices {
+            self.set("sexton_probe_corrected_price_seconds", &[&target.name, &price.kind], price.seconds);
+        }
         self.set("sexton_probe_budget_ratio", &label, target.probes.budget_ratio);
         self.set("sexton_probe_budget_available_seconds", &label, target.probes.available_seconds);
         whole("sexton_operations_total", target.operations);

@@ -23,7 +23,8 @@ impl Placing {
 
     /// Whether prices are known; without them the governor takes those of another machine.
     pub fn finding(&self) -> Finding {
-        let (name, note) = ("prices of probes", "the governor keeps budgets by what probes cost here");
+        let name = "prices of probes";
+        let note = "budgets are kept by what probes cost here, corrected by the counters of each target";
         match &self.prices {
             Ok(_) => Finding::yes(name, note),
             Err(reason) => Finding::no(

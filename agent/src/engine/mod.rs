@@ -17,6 +17,8 @@ mod looks;
 mod options;
 mod perf_level;
 mod policy_watch;
+mod price_check;
+mod prices;
 mod publish;
 mod refusals;
 mod remedies;
@@ -35,9 +37,9 @@ pub use control::Control;
 
 use crate::audit::What;
 use crate::failure::Failure;
-use crate::probe::governor::{self, ProbePrices};
+use crate::probe::governor::ProbePrices;
 use crate::probe::{
-    KernelFeatures, Loader, Mechanism, OpenWindow, ProbeError, Sentinel, WindowResult, Windows,
+    KernelFeatures, Loader, Mechanism, OpenWindow, ProbeError, Sentinel, Slot, WindowResult, Windows,
 };
 use crate::snapshot::Snapshot;
 use crate::target::facts::ProcessId;
@@ -45,6 +47,7 @@ use chronicle::Chronicle;
 use follow::Follower;
 use history::{DatabaseIdentity, History};
 use policy_watch::{News, PolicyWatch, Trouble};
+use prices::{Changed, Prices};
 use publish::shown_range;
 use refusals::{Refused, step_in_words};
 use roster::{Look, Roster};
@@ -97,8 +100,8 @@ pub struct Engine {
     policy_watch: Option<PolicyWatch>,
     sentinel: Sentinel,
     windows: Windows,
-    /// What hits cost here; measured before the first window.
-    prices: Option<ProbePrices>,
+    /// What hits cost here; learnt before the first window.
+    prices: Prices,
     follower: Follower,
     roster: Roster,
     plan: Plan,
@@ -143,7 +146,7 @@ impl Engine {
         Ok(Engine {
             sentinel,
             windows: Windows::load_with(options.loader, mechanism)?,
-            prices: None,
+            prices: Prices::default(),
             follower: Follower::new(),
             roster,
             plan: empty_plan(now),
@@ -324,6 +327,7 @@ impl Engine {
 
     fn open_windows(&mut self, always: bool) {
         let policy = &self.options.policy;
+        let mut wanted = Vec::new();
         for watched in &mut self.roster.watched {
             // A plan is made of what this cycle's window sees, never of an earlier one's.
             watched.forget_observations();
@@ -333,27 +337,59 @@ impl Engine {
             if !due || watched.is_blind() {
                 continue;
             }
-            let allowance = watched.spending.allowance(policy.timing.window);
-            let Allowance::Window { length_ns, credit_ns } = allowance else { continue };
-            let prices = self.prices.get_or_insert_with(|| measure_prices(&mut self.windows));
-            let credit = prices.credit(credit_ns, &watched.target.module.sites);
-            let thresholds = watched.thresholds(policy);
-            watched.last_window = Some(Instant::now());
-            debug!(target = watched.target.name, length_ns, credit_ns, "a window opens");
-            match self.windows.open(&watched.target, watched.slot, thresholds, &credit, &watched.last) {
-                Ok(window) => {
-                    watched.spending.begin_window(length_ns);
-                    watched.window = Some(window);
-                }
-                Err(error) => warn!(target = watched.target.name, %error, "cannot open a window"),
+            if let Allowance::Window { length_ns, credit_ns } =
+                watched.spending.allowance(policy.timing.window)
+            {
+                wanted.push((watched.slot, length_ns, credit_ns));
             }
+        }
+        if wanted.is_empty() {
+            return;
+        }
+        self.learn_prices();
+        for (slot, length_ns, credit_ns) in wanted {
+            self.open_window(slot, length_ns, credit_ns);
+        }
+    }
+
+    fn open_window(&mut self, slot: Slot, length_ns: u64, credit_ns: u64) {
+        let policy = &self.options.policy;
+        let shares_process = self.roster.shares_process(slot);
+        let Some(watched) = self.roster.watched.iter_mut().find(|watched| watched.slot == slot) else {
+            return;
+        };
+        if shares_process {
+            // The same threads may run into the probes of both.
+            watched.forget_price_check();
+        }
+        let prices = self.prices.in_force().corrected(watched.spending.correction_ratio());
+        let credit = prices.credit(credit_ns, &watched.target.module.sites);
+        let thresholds = watched.thresholds(policy);
+        watched.last_window = Some(Instant::now());
+        debug!(target = watched.target.name, length_ns, credit_ns, "a window opens");
+        match self.windows.open(&watched.target, watched.slot, thresholds, &credit, &watched.last) {
+            Ok(window) => {
+                watched.spending.begin_window(length_ns);
+                watched.window = Some(window);
+            }
+            Err(error) => warn!(target = watched.target.name, %error, "cannot open a window"),
+        }
+    }
+
+    /// Learns what hits cost here where it is time to. What was found out by the former prices holds by the new ones.
+    fn learn_prices(&mut self) {
+        let Some(Changed { former, current }) = self.prices.learn(&mut self.windows) else { return };
+        for watched in &mut self.roster.watched {
+            watched
+                .spending
+                .learnt_prices_changed(|hits| current.cost_ns(hits) as f64 / former.cost_ns(hits) as f64);
         }
     }
 
     /// Counts what the open windows have cost so far and closes those that are over; what they saw is the evidence of
     /// this cycle.
     fn close_windows(&mut self, control: &Control, is_over: impl Fn(&Spending) -> bool) {
-        let prices = self.prices.unwrap_or_default();
+        let prices = self.prices.in_force();
         let mut results = Vec::new();
         for watched in &mut self.roster.watched {
             let Some(mut window) = watched.window.take() else { continue };
@@ -386,7 +422,7 @@ impl Engine {
     fn end_window(&mut self, process: &ProcessId) {
         for watched in self.roster.watched.iter_mut().filter(|watched| watched.target.process == *process) {
             let Some(window) = watched.window.take() else { continue };
-            let prices = self.prices.unwrap_or_default();
+            let prices = self.prices.in_force();
             if let Err(error) = settle(&mut self.sentinel, &mut self.windows, watched, window, &prices) {
                 warn!(target = watched.target.name, %error, "the window is lost");
             }
@@ -466,18 +502,25 @@ fn settle(
         let closing = sentinel.read(watched.slot)?;
         Ok((windows.collect(window, &settling, &closing)?, closing))
     });
-    let cost_ns = collected.as_ref().ok().map(|(result, _)| prices.cost_ns(&result.probe_cost));
-    watched.spending.end_window(cost_ns);
-    let (result, closing) = collected?;
+    let (result, closing) = match collected {
+        Ok(collected) => collected,
+        Err(error) => {
+            watched.spending.end_window(None);
+            watched.forget_price_check();
+            return Err(error);
+        }
+    };
+    let learnt_cost_ns = prices.cost_ns(&result.probe_cost);
+    watched.spending.end_window(Some((&result.probe_cost, learnt_cost_ns)));
     debug!(
         target = watched.target.name,
         operations = result.window.operations,
         painful = result.window.operations_painful,
         hits = result.probe_cost.total(),
-        cost_ns,
+        learnt_cost_ns,
         "a window has closed"
     );
-    watched.take_window(&result, closing);
+    watched.take_window(&result, closing, learnt_cost_ns);
     Ok(result)
 }
 
@@ -494,20 +537,6 @@ fn account(
         windows.grant(window, more_ns)?;
     }
     Ok(())
-}
-
-/// What hits cost here. Where it cannot be measured, dear prices are assumed: windows are shorter for it.
-fn measure_prices(windows: &mut Windows) -> ProbePrices {
-    match governor::calibrate(windows) {
-        Ok(prices) => {
-            debug!(?prices, "probes");
-            prices
-        }
-        Err(error) => {
-            warn!(%error, help = error.remedy(), "the price of probes is assumed");
-            ProbePrices::default()
-        }
-    }
 }
 
 /// Nothing to do, nothing known.

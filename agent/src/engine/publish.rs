@@ -58,12 +58,17 @@ impl Engine {
     }
 
     fn probe_prices(&self) -> Vec<ProbePriceView> {
-        let prices = self.prices.iter().flat_map(ProbePrices::by_kind);
-        prices.map(|(kind, ns)| ProbePriceView { kind: kind.to_owned(), seconds: ns / 1e9 }).collect()
+        self.prices.learnt().map(price_views).unwrap_or_default()
     }
 
     fn target_views(&self) -> Vec<TargetView> {
-        let watched = self.roster.watched.iter().map(|watched| watched.view(self.pain_of(watched)));
+        let watched = self.roster.watched.iter().map(|watched| {
+            let mut view = watched.view(self.pain_of(watched));
+            let ratio = watched.spending.correction_ratio();
+            let corrected = self.prices.learnt().map(|prices| prices.corrected(ratio));
+            view.probes.prices = corrected.as_ref().map(price_views).unwrap_or_default();
+            view
+        });
         watched.chain(self.roster.lost.iter().map(|lost| lost.view.clone())).collect()
     }
 
@@ -138,6 +143,11 @@ impl Engine {
             },
         }
     }
+}
+
+fn price_views(prices: &ProbePrices) -> Vec<ProbePriceView> {
+    let view = |(kind, ns): (&str, f64)| ProbePriceView { kind: kind.to_owned(), seconds: ns / 1e9 };
+    prices.by_kind().map(view).into()
 }
 
 fn range_view(range: &RangeAssessment, keys: KeyDisplay) -> RangeView {

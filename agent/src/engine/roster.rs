@@ -123,6 +123,12 @@ impl Roster {
         self.pids.is_empty() || self.pids.contains(&pid)
     }
 
+    /// Whether the process of the target in this slot is watched in another slot too: it has two copies of RocksDB.
+    pub fn shares_process(&self, slot: Slot) -> bool {
+        let process = self.watched.iter().find(|watched| watched.slot == slot).map(|it| it.target.process);
+        self.watched.iter().filter(|watched| Some(watched.target.process) == process).count() > 1
+    }
+
     /// Searches for targets when it is time, or at once.
     pub fn sweep(&mut self, now: bool, policy: &Policy, sentinel: &mut Sentinel) {
         self.drop_ended(sentinel);

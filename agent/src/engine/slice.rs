@@ -225,7 +225,7 @@ impl Engine {
     }
 
     fn keep_slice_window(&mut self, watch: &mut Watch<'_>) {
-        let prices = self.prices.unwrap_or_default();
+        let prices = self.prices.in_force();
         let target = &watch.compact.target;
         let Some(watched) = self.roster.watched.iter_mut().find(|it| it.target.name == *target) else {
             return;
@@ -255,6 +255,7 @@ impl Engine {
             Ok(reading) => watched.take_reading(reading),
             Err(error) => return warn!(target, %error, "cannot read totals"),
         }
+        let prices = prices.corrected(watched.spending.correction_ratio());
         let credit = prices.credit(credit_ns, &watched.target.module.sites);
         let thresholds = watched.thresholds(&self.options.policy);
         match self.windows.open(&watched.target, watched.slot, thresholds, &credit, &watched.last) {
@@ -268,7 +269,7 @@ impl Engine {
 
     /// What the window saw counts as that of any other; its latencies are the slice's.
     fn close_slice_window(&mut self, watch: &mut Watch<'_>) {
-        let prices = self.prices.unwrap_or_default();
+        let prices = self.prices.in_force();
         let target = &watch.compact.target;
         let Some(watched) = self.roster.watched.iter_mut().find(|it| it.target.name == *target) else {
             return;

@@ -4,6 +4,7 @@ use super::guards::GuardLedger;
 use super::history::DatabaseIdentity;
 use super::identity::Identities;
 use super::perf_level::PerfLevel;
+use super::price_check::PriceCheck;
 use super::spending::Spending;
 use crate::actuator::{ActuatorError, HookClient};
 use crate::probe::{OpenWindow, SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
@@ -18,6 +19,7 @@ use sexton_tuner::heat::{FileHeat, file_heat};
 use sexton_tuner::latency::Latencies;
 use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::policy::{Mode, Policy, ProbePolicy, TargetPolicy};
+use sexton_tuner::price_correction::WindowWork;
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::relief::CostFit;
 use std::cell::RefCell;
@@ -25,6 +27,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
+use tracing::debug;
 
 /// Pins remembered of one target: ranges that were tried while a snapshot was held.
 const PINS_MAX: usize = 256;
@@ -82,6 +85,7 @@ pub struct Watched {
     pub files_gap: Option<Gap>,
     /// Whether the last window had to estimate.
     is_estimated: bool,
+    price_check: PriceCheck,
     perf_level: PerfLevel,
     baseline: Counters,
     sums: Sums,
@@ -153,6 +157,7 @@ impl Watched {
             hook_gap: None,
             files_gap: None,
             is_estimated: false,
+            price_check: PriceCheck::default(),
             sums: Sums::default(),
             actions: Retry::default(),
             connects: Retry::default(),
@@ -216,8 +221,12 @@ impl Watched {
             self.is_estimated = false;
         }
         if reading.totals_by == TotalsBy::Windows || self.is_estimated {
+            self.price_check.lose();
             self.last = reading;
             return;
+        }
+        if let Some(work) = self.price_check.take_interval(&self.last, &reading) {
+            self.check_prices(&work);
         }
         let elapsed = reading.at.saturating_duration_since(self.last.at);
         self.interval = SentinelInterval {
@@ -236,8 +245,26 @@ impl Watched {
         self.last = reading;
     }
 
-    /// Adds a window to the target's sums; `closing` is the sentinel's reading at its end.
-    pub fn take_window(&mut self, result: &WindowResult, closing: SentinelReading) {
+    /// Holds what a window cost against what its hits cost by the learnt prices.
+    fn check_prices(&mut self, work: &WindowWork) {
+        let target = &self.target.name;
+        match self.spending.take_window_work(work) {
+            Ok(()) => {
+                debug!(target, correction_ratio = self.spending.correction_ratio(), ?work, "prices of probes")
+            }
+            Err(reason) => debug!(target, reason = reason.in_words(), "a window says nothing about prices"),
+        }
+    }
+
+    /// What the target's threads do around this window tells nothing about prices.
+    pub fn forget_price_check(&mut self) {
+        self.price_check.lose();
+    }
+
+    /// Adds a window to the target's sums; `closing` is the sentinel's reading at its end, and `learnt_cost_ns` what its
+    /// hits cost by the learnt prices.
+    pub fn take_window(&mut self, result: &WindowResult, closing: SentinelReading, learnt_cost_ns: u64) {
+        self.price_check.take_window(&self.last, &closing, &result.threads, learnt_cost_ns);
         let window = &result.window;
         match closing.totals_by {
             TotalsBy::Sentinel => self.extend_interval(closing),

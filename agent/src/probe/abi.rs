@@ -75,7 +75,7 @@ const _: () = assert!(size_of::<sexton_recipe>() == 112);
 const _: () = assert!(size_of::<sexton_operation>() == 472);
 const _: () = assert!(size_of::<sexton_thread>() == 120);
 const _: () = assert!(size_of::<sexton_totals>() == 1072);
-const _: () = assert!(size_of::<sexton_thread_reading>() == 80);
+const _: () = assert!(size_of::<sexton_thread_reading>() == 88);
 const _: () = assert!(size_of::<sexton_process_event>() == 16);
 const _: () = assert!(std::mem::offset_of!(sexton_operation, end_key) == 344);
 

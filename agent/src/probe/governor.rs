@@ -2,8 +2,12 @@
 //!
 //! A probe costs the thread that runs into it a trap, the program, and the way back. The kernel's own statistics see
 //! a third of that at most, so the prices are measured: on functions of our own ([`super::subject`]), with the very
-//! programs, maps and mechanism that targets get, before the first window and once for all. How much may be spent
-//! is decided by `sexton_tuner::governor`.
+//! programs, maps and mechanism that targets get, before the first window and again now and then. They are measured in
+//! processor time, and of several measurements the least times count: what else a machine does makes times longer, never
+//! shorter.
+//!
+//! What a firing costs a database is more than that by a factor that is its own: `sexton_tuner::price_correction` learns
+//! it from the database's counters. How much may be spent is decided by `sexton_tuner::governor`.
 
 use super::abi::{SEXTON_OFFSET_ABSENT, SEXTON_SITES_MAX, sexton_recipe};
 use super::site::{PlacedSite, ProbeHits, Site, SiteHits};
@@ -12,6 +16,7 @@ use super::{Credit, ProbeError, Slot, Windows};
 use crate::target::facts::{ProbeSites, SiteKind};
 use crate::target::{maps, memory, prologue};
 use sexton_tuner::evidence::Counters;
+use std::collections::VecDeque;
 use std::fmt::Display;
 use std::path::PathBuf;
 
@@ -25,8 +30,15 @@ const CALLS_PER_ROUND: usize = 50;
 /// An iterator is created, positioned and ended: so many functions are entered.
 const FUNCTIONS_PER_CALL: u64 = 3;
 
-/// Measurements of which the median is taken: what an interruption has made longer is left out.
+/// Rounds of which the median is taken: what an interruption has made longer is left out.
 const ROUNDS: usize = 15;
+
+/// Measurements for the first prices: one of them may have met a busy moment of the machine.
+const MEASUREMENTS_AT_FIRST: usize = 3;
+
+/// Measurements of which the least times count. Older ones are forgotten, for a virtual machine may have moved to a slower
+/// processor.
+const MEASUREMENTS_KEPT_MAX: usize = 8;
 
 /// What a firing costs a real host, by what it costs our own functions, which are small and do little: what the host has
 /// to fetch anew afterwards, code, translations and branch history among it. Measured on db_bench with all probes left
@@ -84,6 +96,18 @@ impl ProbePrices {
         hits.sites.iter().map(|site| self.cost_of_site(site)).sum::<f64>() as u64
     }
 
+    /// The same where a firing costs `ratio` times as much.
+    pub fn corrected(&self, ratio: f64) -> ProbePrices {
+        ProbePrices {
+            seek_ns: self.seek_ns * ratio,
+            new_iterator_ns: self.new_iterator_ns * ratio,
+            iterator_end_ns: self.iterator_end_ns * ratio,
+            skipped_entry_ns: self.skipped_entry_ns * ratio,
+            skipped_return_ns: self.skipped_return_ns * ratio,
+            single_step_ns: self.single_step_ns * ratio,
+        }
+    }
+
     /// So much credit for a window at these sites, to be spent at these prices.
     pub fn credit(&self, granted_ns: u64, sites: &ProbeSites) -> Credit {
         Credit::limited(granted_ns, sites, |site, kind| self.entry_ns(site, kind) as u64)
@@ -123,6 +147,55 @@ impl ProbePrices {
 /// # Errors
 /// [`ProbeError::Calibration`] where our own functions cannot be found or timed, and what arming gives.
 pub fn calibrate(windows: &mut Windows) -> Result<ProbePrices, ProbeError> {
+    Calibration::default().learn(windows)
+}
+
+/// The last measurements.
+#[derive(Clone, Debug, Default)]
+pub struct Calibration {
+    measurements: VecDeque<Measurement>,
+}
+
+/// The times of our own functions without probes, with probes that are followed, and with probes that are skipped.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Measurement {
+    bare: Measured,
+    followed: Measured,
+    skipped: Measured,
+}
+
+impl Calibration {
+    /// Measures once more, the first time more than once, and gives the prices by the least times.
+    ///
+    /// # Errors
+    /// As [`calibrate`]; what was measured before stays.
+    pub fn learn(&mut self, windows: &mut Windows) -> Result<ProbePrices, ProbeError> {
+        let times = if self.measurements.is_empty() { MEASUREMENTS_AT_FIRST } else { 1 };
+        for _ in 0..times {
+            self.take(measure(windows)?);
+        }
+        self.prices().ok_or_else(|| impossible("nothing was measured"))
+    }
+
+    fn take(&mut self, measurement: Measurement) {
+        if self.measurements.len() >= MEASUREMENTS_KEPT_MAX {
+            self.measurements.pop_front();
+        }
+        self.measurements.push_back(measurement);
+    }
+
+    /// Least times are compared with least times: the difference of two that were disturbed differently is no price.
+    fn prices(&self) -> Option<ProbePrices> {
+        let least = self.measurements.iter().copied().reduce(|least, measurement| Measurement {
+            bare: least.bare.least(measurement.bare),
+            followed: least.followed.least(measurement.followed),
+            skipped: least.skipped.least(measurement.skipped),
+        })?;
+        Some(prices(&least.bare, &least.followed, &least.skipped))
+    }
+}
+
+fn measure(windows: &mut Windows) -> Result<Measurement, ProbeError> {
     let subject = Subject::start().ok_or_else(|| impossible("no thread can be started"))?;
     let functions = subject.functions();
     let (module, sites) = place(&[
@@ -141,7 +214,7 @@ pub fn calibrate(windows: &mut Windows) -> Result<ProbePrices, ProbeError> {
     windows.abandon(window)?;
     let (followed, skipped) = measured?;
     all_were_hit(&hits?)?;
-    Ok(prices(&bare, &followed, &skipped))
+    Ok(Measurement { bare, followed, skipped })
 }
 
 /// Whether every call ran into its probe: only then do the times tell a price.
@@ -199,7 +272,7 @@ fn recipe(subject: &Subject) -> sexton_recipe {
 }
 
 /// The median time of each function's calls.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Measured {
     emulated: Timing,
     stepped: Timing,
@@ -214,6 +287,18 @@ impl Measured {
             emulated: median_timing(subject, Positioning::Emulated)?,
             stepped: median_timing(subject, Positioning::SingleStepped)?,
         })
+    }
+
+    fn least(self, other: Measured) -> Measured {
+        let least = |one: Timing, other: Timing| Timing {
+            new_iterator_ns: one.new_iterator_ns.min(other.new_iterator_ns),
+            seek_ns: one.seek_ns.min(other.seek_ns),
+            iterator_end_ns: one.iterator_end_ns.min(other.iterator_end_ns),
+        };
+        Measured {
+            emulated: least(self.emulated, other.emulated),
+            stepped: least(self.stepped, other.stepped),
+        }
     }
 }
 
@@ -309,6 +394,34 @@ mod tests {
         assert_eq!(prices(&bare, &followed, &skipped), PRICES);
         let nothing = prices(&followed, &bare, &bare);
         assert!(nothing.by_kind().iter().all(|(_, ns)| *ns >= 0.0));
+    }
+
+    #[test]
+    fn prices_are_told_by_the_least_times_of_several_measurements() {
+        let all = |ns: f64| Timing { new_iterator_ns: ns, seek_ns: ns, iterator_end_ns: ns };
+        let measured =
+            |emulated_ns, stepped_ns| Measured { emulated: all(emulated_ns), stepped: all(stepped_ns) };
+        let measurement = |slower: [f64; 3]| Measurement {
+            bare: measured(100.0 * slower[0], 100.0 * slower[0]),
+            followed: measured(2_100.0 * slower[1], 11_100.0 * slower[1]),
+            skipped: measured(900.0 * slower[2], 900.0 * slower[2]),
+        };
+        let of = |measurements: &[[f64; 3]]| {
+            let mut calibration = Calibration::default();
+            measurements.iter().for_each(|slower| calibration.take(measurement(*slower)));
+            calibration.prices()
+        };
+        let quiet = of(&[[1.0; 3]]);
+        assert_eq!(quiet.map(|prices| prices.seek_ns), Some(2_000.0 * HOST_FACTOR));
+        // A busy moment makes whichever time it met longer, and a price dearer or cheaper by that.
+        assert_ne!(of(&[[1.0, 3.0, 1.0]]), quiet);
+        assert_ne!(of(&[[3.0, 1.0, 1.0]]), quiet);
+        assert_eq!(of(&[[3.0, 1.0, 2.0], [1.0, 3.0, 1.0], [1.5, 2.0, 3.0]]), quiet);
+        // A machine that has become slower for good is believed in the end.
+        let slower: Vec<[f64; 3]> =
+            [[1.0; 3]].into_iter().chain(vec![[2.0; 3]; MEASUREMENTS_KEPT_MAX]).collect();
+        assert_eq!(of(&slower).map(|prices| prices.seek_ns), Some(4_000.0 * HOST_FACTOR));
+        assert_eq!(of(&[]), None);
     }
 
     #[test]

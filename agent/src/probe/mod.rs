@@ -31,6 +31,7 @@ mod site;
 mod subject;
 mod window;
 
+pub use account::ThreadKey;
 pub use credit::Credit;
 pub use error::ProbeError;
 pub use events::{ProcessChange, ProcessEvent, ProcessEvents};

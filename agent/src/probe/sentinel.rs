@@ -7,7 +7,7 @@ use super::abi::{
     Record, SEXTON_READING_HAS_COUNTERS, SEXTON_READING_HAS_PERF_LEVEL, SEXTON_SLOTS_PER_PROCESS_MAX,
     sexton_process, sexton_recipe, sexton_thread_reading,
 };
-use super::account::Account;
+use super::account::{Account, ThreadKey};
 use super::loader::{Attachment, Loaded, Loader, LoaderError, Passes, Ring, Table};
 use super::object::BpfObject;
 use super::recipe::{Thresholds, recipe};
@@ -15,6 +15,7 @@ use super::{Answer, Credit, KernelFeatures, ProbeError, Slot};
 use crate::target::facts::Target;
 use serde::Serialize;
 use sexton_tuner::evidence::Counters;
+use sexton_tuner::price_correction::Work;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -106,14 +107,23 @@ pub struct SentinelReading {
     pub perf_level: Option<u8>,
     /// Perf level of each living thread whose level could be read.
     pub levels: Vec<ThreadLevel>,
-    /// Totals by thread id and start, to settle what a closing window left open.
-    pub(super) by_thread: HashMap<(u32, u64), Counters>,
+    /// Totals of each living thread that has counters: to settle what a closing window left open, and to tell what
+    /// threads did between two readings.
+    pub(super) by_thread: HashMap<ThreadKey, Work>,
 }
 
 impl SentinelReading {
     /// Totals of each living thread that has counters.
     pub fn thread_counters(&self) -> Vec<Counters> {
-        self.by_thread.values().copied().collect()
+        self.by_thread.values().map(|work| work.counters).collect()
+    }
+
+    /// What each thread has done since an earlier reading; those that began since, or have set their counters to zero, are
+    /// not among them.
+    pub fn work_since(&self, earlier: &SentinelReading) -> HashMap<ThreadKey, Work> {
+        let since =
+            |(thread, now): (&ThreadKey, &Work)| Some((*thread, now.since(*earlier.by_thread.get(thread)?)?));
+        self.by_thread.iter().filter_map(since).collect()
     }
 }
 
@@ -275,6 +285,13 @@ impl Programs {
 }
 
 impl SentinelReading {
+    /// A reading that tells of these threads, and nothing else.
+    #[cfg(test)]
+    pub(crate) fn of_threads(threads: impl IntoIterator<Item = (ThreadKey, Work)>) -> SentinelReading {
+        let by_thread = threads.into_iter().collect();
+        SentinelReading { totals_by: TotalsBy::Sentinel, by_thread, ..SentinelReading::absent() }
+    }
+
     /// What is read where there is no sentinel.
     fn absent() -> SentinelReading {
         SentinelReading {
@@ -328,7 +345,10 @@ fn reading(at: Instant, pass: &[sexton_thread_reading], account: &Account) -> Se
         perf_level: levels.iter().map(|thread| thread.level).min(),
         levels,
         by_thread: with_counters()
-            .map(|thread| ((thread.thread_id, thread.start_boot_ns), thread.counters.into()))
+            .map(|thread| {
+                let work = Work { processor_ns: thread.processor_ns, counters: thread.counters.into() };
+                ((thread.thread_id, thread.start_boot_ns), work)
+            })
             .collect(),
     }
 }

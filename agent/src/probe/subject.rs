@@ -4,12 +4,12 @@
 //! handle, counters to read), so that the programs go their whole way. Nobody else calls them: while they are
 //! probed, nothing else is slower for it.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::arch::naked_asm;
 use std::hint::black_box;
 use std::os::unix::thread::JoinHandleExt;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 /// Iterators that are worked in turn. A host's iterators come and go, and their places in the maps are seldom
 /// those just used: with a single one every access would find its line in the first cache.
@@ -45,7 +45,7 @@ pub enum Positioning {
     SingleStepped,
 }
 
-/// Time of one call in nanoseconds, by function: the mean of a round.
+/// Processor time of one call in nanoseconds, by function: the mean of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Timing {
     /// Creating an iterator.
@@ -193,25 +193,30 @@ impl Objects {
             black_box(iterator_end as extern "C" fn(usize) -> usize),
         );
         let (slice, handle) = (self.slice.as_ptr().addr(), self.handle.as_ptr().addr());
-        let mut times = [Duration::ZERO; 3];
+        let mut times = [0; 3];
         for (wrapping, iterator) in self.wrapping.iter().zip(&self.iterators).cycle().take(calls) {
             let (wrapping, iterator) = (wrapping.as_ptr().addr(), iterator.as_ptr().addr());
-            let begin = Instant::now();
+            let begin = processor_ns();
             black_box(create(handle, 0, handle, wrapping));
             black_box(self.work());
-            let created = Instant::now();
+            let created = processor_ns();
             black_box(position(iterator, slice));
             black_box(self.work());
-            let positioned = Instant::now();
+            let positioned = processor_ns();
             black_box(end(wrapping));
             black_box(self.work());
-            let spans = [created - begin, positioned - created, positioned.elapsed()];
+            let spans = [created - begin, positioned - created, processor_ns() - positioned];
             times.iter_mut().zip(spans).for_each(|(time, span)| *time += span);
         }
-        let [new_iterator, seek, iterator_end] =
-            times.map(|time| time.as_nanos() as f64 / calls.max(1) as f64);
+        let [new_iterator, seek, iterator_end] = times.map(|time| time as f64 / calls.max(1) as f64);
         Timing { new_iterator_ns: new_iterator, seek_ns: seek, iterator_end_ns: iterator_end }
     }
+}
+
+/// Processor time of this thread. Time in which it waits for a processor is nobody's price.
+fn processor_ns() -> i64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
 /// Stands for `DBImpl::NewIterator(this, options, handle)`; gives the last argument.
@@ -251,6 +256,9 @@ mod tests {
     use super::*;
     use crate::target::facts::SiteKind;
     use crate::target::{memory, prologue};
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
 
     #[test]
     fn the_functions_begin_as_they_are_said_to() {
@@ -272,5 +280,30 @@ mod tests {
             assert!(timing.seek_ns > 0.0 && timing.new_iterator_ns > 0.0 && timing.iterator_end_ns > 0.0);
         }
         assert_eq!(subject.round(Positioning::Emulated, 0).unwrap(), Timing::default());
+    }
+
+    /// Three others want the only processor that the subject may run on: it waits for three quarters of the time.
+    #[test]
+    fn waiting_for_a_processor_is_no_part_of_a_call() {
+        const CALLS: usize = 20_000;
+        let allowed = sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|processor| allowed.is_set(*processor)).unwrap();
+        let mut only = CpuSet::new();
+        only.set(first);
+        // Threads begin with the affinity of the one that starts them.
+        sched_setaffinity(None, &only).unwrap();
+        let is_over = AtomicBool::new(false);
+        let (elapsed, timing) = std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| while !is_over.load(Ordering::Relaxed) {});
+            }
+            let (subject, began) = (Subject::start().unwrap(), Instant::now());
+            let timing = subject.round(Positioning::Emulated, CALLS);
+            is_over.store(true, Ordering::Relaxed);
+            (began.elapsed(), timing.unwrap())
+        });
+        let said_ns = (timing.new_iterator_ns + timing.seek_ns + timing.iterator_end_ns) * CALLS as f64;
+        assert!(said_ns > 0.0);
+        assert!(2.0 * said_ns < elapsed.as_nanos() as f64, "{said_ns} ns of {elapsed:?}");
     }
 }

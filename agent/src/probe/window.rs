@@ -14,8 +14,9 @@
 
 use super::abi::{
     Record, SEXTON_FETCH_FILE_UNKNOWN, sexton_counters, sexton_file, sexton_operation, sexton_recipe,
-    sexton_totals,
+    sexton_thread, sexton_totals,
 };
+use super::account::ThreadKey;
 use super::operation::Operation;
 use super::programs::{Armed, Programs};
 use super::recipe::{Thresholds, recipe};
@@ -99,6 +100,8 @@ pub struct WindowResult {
     pub latencies: Latencies,
     /// How often the probes fired.
     pub probe_cost: ProbeHits,
+    /// The threads that ran into them.
+    pub threads: Vec<ThreadKey>,
     /// How often a counter or a key could not be read.
     pub read_failures: u64,
     /// How often a map was full.
@@ -287,7 +290,8 @@ impl Windows {
         let totals = self.programs.totals(window.slot)?.combine(window.totals_before, u64::wrapping_sub);
         let pause = self.programs.spending(window.slot)?.pause;
         let mut open = self.open_operations(window.slot)?;
-        let settled = self.settle(window.slot, pause, &mut open, settling)?;
+        let threads = self.programs.threads(window.slot)?;
+        let settled = settle(&threads, pause, &mut open, settling);
         let mut records = self.records.borrow_mut().take_of(window.slot);
         let ended_painful = totals.operations_painful;
         let mut still_open_painful = 0;
@@ -329,6 +333,7 @@ impl Windows {
             unowned: totals.unowned.into(),
             latencies: latencies(&totals),
             probe_cost: ProbeHits::from_totals(&window.sites, &totals),
+            threads: threads.into_iter().map(|(id, thread)| (id, thread.start_boot_ns)).collect(),
             read_failures: totals.read_failures,
             map_full: totals.map_full,
             operations: records.operations.iter().map(Operation::from_record).collect(),
@@ -342,35 +347,6 @@ impl Windows {
     pub fn abandon(&mut self, mut window: OpenWindow) -> Result<(), ProbeError> {
         window.disarm();
         self.forget(window.slot)
-    }
-
-    /// Charges what was counted after each thread's last event, up to the settling reading. A thread that
-    /// has had an event since that reading has its boundary behind it: nothing is left to charge. Of one whose last
-    /// event was before the last pause it is not known whose it is.
-    fn settle(
-        &self,
-        slot: Slot,
-        pause: u64,
-        open: &mut HashMap<u64, sexton_operation>,
-        settling: &SentinelReading,
-    ) -> Result<Counters, ProbeError> {
-        let mut settled = Counters::default();
-        for (thread_id, thread) in self.programs.threads(slot)? {
-            if thread.pause != pause {
-                continue;
-            }
-            let Some(now) = settling.by_thread.get(&(thread_id, thread.start_boot_ns)) else { continue };
-            let boundary = Counters::from(thread.boundary);
-            // Set to zero since its last event, in a way that no probe saw: all of it was counted since.
-            let delta = if now.fell_below(boundary) { *now } else { now.minus(boundary) };
-            let in_seek = thread.active != 0;
-            let charged = if in_seek { thread.active } else { thread.owner };
-            let Some(operation) = open.get_mut(&charged) else { continue };
-            let part = if in_seek { &mut operation.seek } else { &mut operation.scan };
-            *part = raw(Counters::from(*part).plus(delta));
-            settled = settled.plus(delta);
-        }
-        Ok(settled)
     }
 
     fn open_operations(&self, slot: Slot) -> Result<HashMap<u64, sexton_operation>, ProbeError> {
@@ -451,6 +427,34 @@ impl ProbeSites {
             .iter()
             .any(|site| site.is_some())
     }
+}
+
+/// Charges what was counted after each thread's last event, up to the settling reading. A thread that
+/// has had an event since that reading has its boundary behind it: nothing is left to charge. Of one whose last
+/// event was before the last pause it is not known whose it is.
+fn settle(
+    threads: &[(u32, sexton_thread)],
+    pause: u64,
+    open: &mut HashMap<u64, sexton_operation>,
+    settling: &SentinelReading,
+) -> Counters {
+    let mut settled = Counters::default();
+    for (thread_id, thread) in threads {
+        if thread.pause != pause {
+            continue;
+        }
+        let Some(work) = settling.by_thread.get(&(*thread_id, thread.start_boot_ns)) else { continue };
+        let (now, boundary) = (work.counters, Counters::from(thread.boundary));
+        // Set to zero since its last event, in a way that no probe saw: all of it was counted since.
+        let delta = if now.fell_below(boundary) { now } else { now.minus(boundary) };
+        let in_seek = thread.active != 0;
+        let charged = if in_seek { thread.active } else { thread.owner };
+        let Some(operation) = open.get_mut(&charged) else { continue };
+        let part = if in_seek { &mut operation.seek } else { &mut operation.scan };
+        *part = raw(Counters::from(*part).plus(delta));
+        settled = settled.plus(delta);
+    }
+    settled
 }
 
 fn latencies(totals: &sexton_totals) -> Latencies {

@@ -129,7 +129,12 @@ pub const METRICS: &[Metric] = &[
     counter(
         "sexton_probe_cost_seconds_total",
         TARGET,
-        "Time that probes took from the threads of the process: firings times their measured price.",
+        "Time that probes took from the threads of the process: firings times their corrected price.",
+    ),
+    counter(
+        "sexton_probe_learnt_cost_seconds_total",
+        TARGET,
+        "The same by the learnt prices, before they are corrected by the process' own counters.",
     ),
     gauge("sexton_probe_budget_ratio", TARGET, "Share of one processor core that probes may take."),
     gauge(
@@ -140,7 +145,22 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "sexton_probe_price_seconds",
         &["kind"],
-        "What one firing of a probe costs on this machine, as measured before the first window.",
+        "What one firing of a probe costs on this machine, as learnt on functions of the agent's own.",
+    ),
+    gauge(
+        "sexton_probe_corrected_price_seconds",
+        &["target", "kind"],
+        "What one firing of a probe costs the process: the learnt price, corrected by the process' own counters.",
+    ),
+    gauge(
+        "sexton_probe_price_correction_ratio",
+        TARGET,
+        "What the learnt prices are multiplied by for the process; 1 until enough windows have told.",
+    ),
+    gauge(
+        "sexton_probe_price_correction_windows",
+        TARGET,
+        "Windows that tell the correction, of the last 64 that were fit to.",
     ),
     counter("sexton_operations_total", TARGET, "Iterator operations seen in windows."),
     counter(

@@ -1,8 +1,9 @@
 //! What runs beside the load: an agent as operators run it, or probes that nobody takes away.
 
 use anyhow::{Context, Result};
-use sexton::probe::governor::{self, ProbePrices};
+use sexton::probe::governor::ProbePrices;
 use sexton::probe::{Credit, KernelFeatures, Mechanism, OpenWindow, Sentinel, Thresholds, Windows};
+use sexton::snapshot::ProbeView;
 use sexton::target::facts::{ProbeSites, Target};
 use sexton::target::inspect::Inspector;
 use sexton_tests::agent::{self, Agent};
@@ -57,7 +58,42 @@ pub fn with_sentinel_only(directory: &Path, load: u32) -> Result<Agent> {
     watching(directory, SENTINEL_ONLY, load, None)
 }
 
-/// Probes that stay, armed by the library itself.
+/// What a running agent says of the prices of probes.
+#[derive(Clone, Copy, Debug)]
+pub struct AgentsWord {
+    /// What a firing costs the load, by what the agent has learnt on functions of its own and corrected since.
+    pub prices: ProbePrices,
+    /// What the learnt prices are multiplied by.
+    pub correction_ratio: f64,
+    /// Windows that have told that.
+    pub correction_windows: u64,
+}
+
+/// What the agent says of its only target by now.
+pub fn word_of(agent: &Agent) -> Result<AgentsWord> {
+    let answer = agent.get("/api/v1/targets")?;
+    let view = answer.pointer("/targets/0/probes").context("the agent has no target")?;
+    let view: ProbeView = serde_json::from_value(view.clone()).context("reading what probes cost")?;
+    let ns = |kind: &str| {
+        let price = view.prices.iter().find(|price| price.kind == kind);
+        price.map(|price| price.seconds * 1e9).with_context(|| format!("the agent has no price of {kind}"))
+    };
+    Ok(AgentsWord {
+        prices: ProbePrices {
+            seek_ns: ns("seek")?,
+            new_iterator_ns: ns("new_iterator")?,
+            iterator_end_ns: ns("iterator_end")?,
+            skipped_entry_ns: ns("skipped_entry")?,
+            skipped_return_ns: ns("skipped_return")?,
+            single_step_ns: ns("single_step")?,
+        },
+        correction_ratio: view.price_correction_ratio,
+        correction_windows: view.price_correction_windows,
+    })
+}
+
+/// Probes that stay, armed by the library itself. What they cost is said by the prices of the agent that had its windows
+/// before.
 pub struct AlwaysOn {
     target: Target,
     sentinel: Sentinel,
@@ -68,29 +104,23 @@ pub struct AlwaysOn {
 
 impl AlwaysOn {
     /// Entry and return of `DBIter::Seek`, nothing else.
-    pub fn seek_pair(load: u32) -> Result<AlwaysOn> {
-        AlwaysOn::with(load, |sites| ProbeSites { seek: sites.seek, ..ProbeSites::default() })
+    pub fn seek_pair(load: u32, prices: ProbePrices) -> Result<AlwaysOn> {
+        AlwaysOn::with(load, prices, |sites| ProbeSites { seek: sites.seek, ..ProbeSites::default() })
     }
 
     /// Everything that a window arms.
-    pub fn all_probes(load: u32) -> Result<AlwaysOn> {
-        AlwaysOn::with(load, |sites| sites)
+    pub fn all_probes(load: u32, prices: ProbePrices) -> Result<AlwaysOn> {
+        AlwaysOn::with(load, prices, |sites| sites)
     }
 
-    fn with(load: u32, choose: impl Fn(ProbeSites) -> ProbeSites) -> Result<AlwaysOn> {
+    fn with(load: u32, prices: ProbePrices, choose: impl Fn(ProbeSites) -> ProbeSites) -> Result<AlwaysOn> {
         let mut target = Inspector::new().inspect(load)?;
         target.module.sites = choose(target.module.sites);
         let features = KernelFeatures::probe();
         let mut sentinel = Sentinel::load(&features)?;
-        let mut windows = Windows::load(Mechanism::choose(&features)?)?;
-        let prices = governor::calibrate(&mut windows)?;
+        let windows = Windows::load(Mechanism::choose(&features)?)?;
         sentinel.watch(&target, SLOT)?;
         Ok(AlwaysOn { target, sentinel, windows, prices, open: None })
-    }
-
-    /// What a firing costs here.
-    pub fn prices(&self) -> &ProbePrices {
-        &self.prices
     }
 }
 

@@ -17,7 +17,7 @@ mod statistics;
 mod windows;
 
 use anyhow::{Context, Result};
-use beside::{AlwaysOn, Beside};
+use beside::{AgentsWord, AlwaysOn, Beside};
 use clap::Parser;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
@@ -87,18 +87,18 @@ fn run(arguments: &Arguments) -> Result<bool> {
     introduce(&mut load)?;
 
     let sentinel = sentinel::compare(&mut load, directory.path(), arguments)?;
-    let windows = windows::compare(&mut load, directory.path(), arguments)?;
-    let mut pair = AlwaysOn::seek_pair(load.pid())?;
+    let (windows, word) = windows::compare(&mut load, directory.path(), arguments)?;
+    let mut pair = AlwaysOn::seek_pair(load.pid(), word.prices)?;
     let always_on = compare("a pair on Seek, always on", &mut load, &mut pair, arguments)?;
-    let mut all = AlwaysOn::all_probes(load.pid())?;
+    let mut all = AlwaysOn::all_probes(load.pid(), word.prices)?;
     let all_probes = compare("all probes, always on", &mut load, &mut all, arguments)?;
 
-    println!("prices here: {}", shown_prices(all.prices()));
+    println!("prices, corrected: {}", shown_prices(&word.prices));
     println!("took {:.0} s", started.elapsed().as_secs_f64());
     let passed = sentinel.value >= SENTINEL_WANTED
         && windows.value >= WINDOWS_WANTED
         && COST_WANTED.contains(&all_probes.cost.value);
-    println!("{}", report(&sentinel, &windows, &always_on, &all_probes));
+    println!("{}", report(&sentinel, &windows, &word, &always_on, &all_probes));
     Ok(passed)
 }
 
@@ -227,7 +227,13 @@ fn shown_prices(prices: &ProbePrices) -> String {
     shown.join(", ")
 }
 
-fn report(sentinel: &Median, windows: &Median, always_on: &Comparison, all_probes: &Comparison) -> Value {
+fn report(
+    sentinel: &Median,
+    windows: &Median,
+    word: &AgentsWord,
+    always_on: &Comparison,
+    all_probes: &Comparison,
+) -> Value {
     let ratio = |comparison: &Comparison| rounded(comparison.throughput.value);
     let interval = |comparison: &Comparison| comparison.throughput.interval();
     json!({
@@ -242,5 +248,8 @@ fn report(sentinel: &Median, windows: &Median, always_on: &Comparison, all_probe
         "governor_cost_ratio": rounded(all_probes.cost.value),
         "governor_cost_ratio_interval": all_probes.cost.interval(),
         "governor_cost_ratio_pair": rounded(always_on.cost.value),
+        "governor_cost_ratio_learnt": rounded(all_probes.cost.value / word.correction_ratio),
+        "price_correction_ratio": rounded(word.correction_ratio),
+        "price_correction_windows": word.correction_windows,
     })
 }

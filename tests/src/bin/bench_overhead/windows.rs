@@ -4,6 +4,7 @@
 //! they were, its log says. What a window costs is the throughput that is missing while it is open, arming and taking away
 //! included, and is spread over all the time since the window before it.
 
+use super::beside::{AgentsWord, word_of};
 use super::moments::{Moment, Span, follow, lost_seconds, settled, unix_seconds};
 use super::statistics::Median;
 use super::{Arguments, beside};
@@ -18,8 +19,13 @@ const WARM_UP: Duration = Duration::from_secs(12);
 /// Windows before an interval is looked at.
 const WINDOWS_MIN: usize = 12;
 
-/// Lets the agent run until the interval is narrow enough, or for as long as is allowed.
-pub fn compare(load: &mut SteadySeeks, directory: &Path, arguments: &Arguments) -> Result<Median> {
+/// Lets the agent run until the interval is narrow enough, or for as long as is allowed. Gives the throughput, and what
+/// the agent says of its prices at the end.
+pub fn compare(
+    load: &mut SteadySeeks,
+    directory: &Path,
+    arguments: &Arguments,
+) -> Result<(Median, AgentsWord)> {
     let agent = beside::with_windows(directory, load.pid())?;
     let until = Instant::now() + Duration::from_secs(arguments.seconds_max);
     let begin = unix_seconds(Timestamp::now()) + WARM_UP.as_secs_f64();
@@ -41,8 +47,13 @@ pub fn compare(load: &mut SteadySeeks, directory: &Path, arguments: &Arguments) 
         "windows, default budget: throughput {median} windows; one is open {:.1} % of the time",
         open / watched * 100.0
     );
+    let word = word_of(&agent)?;
+    println!(
+        "the agent multiplies its learnt prices by {:.2}, told by {} windows",
+        word.correction_ratio, word.correction_windows
+    );
     agent.stop()?;
-    Ok(median)
+    Ok((median, word))
 }
 
 /// The windows in the agent's log that opened after `begin`.
