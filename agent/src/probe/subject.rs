@@ -295,7 +295,11 @@ mod tests {
         let is_over = AtomicBool::new(false);
         let (elapsed, timing) = std::thread::scope(|scope| {
             for _ in 0..3 {
-                scope.spawn(|| while !is_over.load(Ordering::Relaxed) {});
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
             }
             let (subject, began) = (Subject::start().unwrap(), Instant::now());
             let timing = subject.round(Positioning::Emulated, CALLS);
