@@ -184,7 +184,8 @@ fn with_automatic_compactions_disabled_level0_does_not_block() -> Result<()> {
         log.lines().filter(|line| line.contains("Manual compaction from level-0")).collect();
     ensure!(!asked.is_empty(), "RocksDB was asked for no compaction");
     for line in asked {
-        ensure!(!line.contains("(begin)") && !line.contains("(end)"), "an end was left open: {line}");
+        let range = line.split("; will stop at").next().unwrap_or(line);
+        ensure!(!range.contains("(begin)") && !range.contains("(end)"), "an end was left open: {line}");
     }
     Ok(())
 }
