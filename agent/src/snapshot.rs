@@ -325,6 +325,9 @@ pub struct PlanStepView {
     pub action: String,
     /// Target's name.
     pub target: String,
+    /// Database directory; empty for a throttle.
+    #[serde(default)]
+    pub database: String,
     /// Column family, or the throttle's name.
     pub subject: String,
     /// First key, shown as the policy allows; for a throttle its value.
@@ -333,6 +336,9 @@ pub struct PlanStepView {
     pub end: Option<String>,
     /// Bytes it would rewrite.
     pub cost_bytes: u64,
+    /// Bytes of the files it would replace that hard links elsewhere, those of checkpoints, keep on the disk.
+    #[serde(default)]
+    pub linked_bytes: u64,
     /// Pain it should relieve, seconds per second.
     pub relief_seconds_per_second: f64,
     /// Why.
@@ -344,6 +350,12 @@ pub struct PlanStepView {
 /// Something that was not planned.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RefusalView {
+    /// Target's name.
+    #[serde(default)]
+    pub target: String,
+    /// Database directory.
+    #[serde(default)]
+    pub database: String,
     /// Column family and range, or the throttle's name.
     pub subject: String,
     /// Short name of the rule: `cooldown`, `over_budget`, `below_threshold`, ...
@@ -381,6 +393,8 @@ pub struct ActionView {
     pub end: Option<String>,
     /// Bytes that it was expected to rewrite.
     pub cost_bytes: u64,
+    /// Bytes of the files it was expected to replace that hard links elsewhere keep on the disk.
+    pub linked_bytes: u64,
     /// `running`, `failing` (a throttle that is tried again and again), `done`, `skipped`, `failed`, `cancelled`, `stopped`
     /// (a guard gave it up), `interrupted` (the agent ended first); `helped` or `did_not_help` once verified.
     pub state: String,

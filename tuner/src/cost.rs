@@ -6,6 +6,7 @@ use crate::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::range::KeyRange;
 use crate::walk::{File, Span, Walk, Whole, drawn_in, overlapping};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Most levels that are told apart; files below them count as in the last.
 const LEVELS_MAX: usize = 64;
@@ -37,6 +38,9 @@ pub struct Prediction {
     pub read_bytes: u64,
     /// Bytes that the largest of its jobs reads: so much room on the disk it needs meanwhile.
     pub largest_job_bytes: u64,
+    /// Bytes of the live files among these that hard links elsewhere keep on the disk when they are replaced.
+    #[serde(default)]
+    pub linked_bytes: u64,
     /// How many jobs it takes.
     pub jobs: u32,
     /// Deletions in the range's bottommost files that it leaves as they are.
@@ -58,13 +62,22 @@ pub struct Levels {
 impl Levels {
     /// Sorts the files of one column family into their levels.
     pub fn of(files: &[&SstFile], options: &ColumnFamilyOptions) -> Levels {
+        Levels::of_linked(files, options, &BTreeSet::new())
+    }
+
+    /// The same, where the files of these numbers have hard links elsewhere.
+    pub fn of_linked(
+        files: &[&SstFile],
+        options: &ColumnFamilyOptions,
+        linked_files: &BTreeSet<u64>,
+    ) -> Levels {
         let place = |file: &SstFile| usize::try_from(file.level).unwrap_or(LEVELS_MAX).min(LEVELS_MAX - 1);
         let deepest = files.iter().map(|file| place(file)).max().unwrap_or(0);
         let stated = usize::try_from(options.num_levels).unwrap_or(LEVELS_MAX);
         let mut levels: Vec<Vec<File>> = vec![Vec::new(); stated.clamp(2, LEVELS_MAX).max(deepest + 1)];
         for file in files {
             if let Some(level) = levels.get_mut(place(file)) {
-                level.push(File::of(file));
+                level.push(File::of(file).linked(linked_files.contains(&file.number)));
             }
         }
         levels.iter_mut().for_each(|level| level.sort_by(|one, two| one.smallest.cmp(&two.smallest)));
@@ -103,6 +116,7 @@ impl Levels {
             CompactionStyle::Universal if self.size_bytes > 0 => Prediction {
                 read_bytes: self.size_bytes,
                 largest_job_bytes: self.size_bytes,
+                linked_bytes: linked_bytes(self.levels.iter().flatten()),
                 jobs: 1,
                 deletions_left: 0,
             },
@@ -169,9 +183,10 @@ impl Levels {
     fn all_that_overlap(&self, range: &KeyRange) -> Prediction {
         let span = Span::of_range(range);
         let files = self.levels.iter().flatten().filter(|file| span.overlaps(file));
-        let read_bytes = files.map(File::size_bytes).fold(0, u64::saturating_add);
+        let read_bytes = files.clone().map(File::size_bytes).fold(0, u64::saturating_add);
         let jobs = u32::from(read_bytes > 0);
-        Prediction { read_bytes, largest_job_bytes: read_bytes, jobs, deletions_left: 0 }
+        let linked_bytes = linked_bytes(files);
+        Prediction { read_bytes, largest_job_bytes: read_bytes, linked_bytes, jobs, deletions_left: 0 }
     }
 
     /// The part of the tree that a compaction of the range can reach.
@@ -200,6 +215,11 @@ impl Levels {
         }
         Box::new(level.get(overlapping(level, span)).unwrap_or(&[]).iter())
     }
+}
+
+/// Bytes of files that hard links elsewhere keep on the disk.
+fn linked_bytes<'f>(files: impl Iterator<Item = &'f File>) -> u64 {
+    files.map(File::linked_bytes).fold(0, u64::saturating_add)
 }
 
 /// Where L0 is compacted into (`VersionStorageInfo::CalculateBaseBytes`): L1, or, with dynamic level sizes,
@@ -295,6 +315,35 @@ mod tests {
         let walk = predict(&files, "d", "e", Bottommost::Default);
         assert_eq!((walk.jobs, walk.read_bytes), (2, 111 + 111 + 11_000));
         assert_eq!(walk.largest_job_bytes, 11_111);
+    }
+
+    /// A file that the compaction has written itself has no link yet, and a file that is only moved is not replaced.
+    #[test]
+    fn files_that_hard_links_keep_are_counted_once() {
+        let numbered = |number, level, smallest, largest, size_bytes| SstFile {
+            number,
+            ..file(level, smallest, largest, size_bytes)
+        };
+        let files = [
+            numbered(1, 4, "a", "m", 1),
+            numbered(2, 5, "a", "z", 10),
+            numbered(3, 6, "a", "z", 1000),
+            numbered(4, 6, "zz", "zzz", 10_000),
+        ];
+        let files: Vec<&SstFile> = files.iter().collect();
+        let options = ColumnFamilyOptions::default();
+        let predict = |linked: &[u64]| {
+            let linked = linked.iter().copied().collect();
+            Levels::of_linked(&files, &options, &linked).predict(&range("a", "b"), Bottommost::Default)
+        };
+        let both = predict(&[2, 3, 4]);
+        assert_eq!((both.read_bytes, both.linked_bytes), (11 + 11 + 1000, 1010));
+        assert_eq!(predict(&[]).linked_bytes, 0);
+        let moved = [numbered(1, 5, "a", "c", 100)];
+        let moved: Vec<&SstFile> = moved.iter().collect();
+        let levels = Levels::of_linked(&moved, &options, &[1].into());
+        assert_eq!(levels.predict(&range("a", "b"), Bottommost::Default).linked_bytes, 0);
+        assert_eq!(levels.predict(&range("a", "b"), Bottommost::Force).linked_bytes, 100);
     }
 
     #[test]

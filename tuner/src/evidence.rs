@@ -3,12 +3,13 @@
 //! The agent fills these from the probes (observations, window), the sentinel (exact totals) and the
 //! SST files' statistics. Nothing here decides anything.
 
+use crate::lineage::Lineage;
 use crate::options::ColumnFamilyOptions;
 use crate::pain::EventCosts;
 use crate::policy::RemedyKind;
 use crate::{key::Key, range::KeyRange};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Which positioning call opened an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -250,6 +251,12 @@ pub struct Evidence {
     pub target: String,
     /// Database directory, as the target names it.
     pub database: String,
+    /// Whether the target has it open only for reading.
+    #[serde(default)]
+    pub is_read_only: bool,
+    /// Whose its SST files are.
+    #[serde(default)]
+    pub lineage: Lineage,
     /// The last window, of the whole target: the same for each of its databases.
     pub window: Window,
     /// The sentinel's interval the window is extrapolated to, of the whole target.
@@ -258,6 +265,9 @@ pub struct Evidence {
     pub observations: Vec<Observation>,
     /// Live SST files of all column families.
     pub files: Vec<SstFile>,
+    /// Numbers of those that have a hard link elsewhere: to replace them frees nothing.
+    #[serde(default)]
+    pub linked_files: BTreeSet<u64>,
     /// Why its SST files cannot be seen; `None` where they were read. Without them it is known what readers lose, and
     /// not what could be done about it nor at what cost.
     #[serde(default)]

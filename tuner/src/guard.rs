@@ -180,11 +180,20 @@ pub enum Course {
     Stop(GuardRefusal),
 }
 
-/// Whether an action that writes `slice_bytes` may begin; the gravest objection.
+/// What an action takes of the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskPrice {
+    /// Bytes that it writes.
+    pub written_bytes: u64,
+    /// Bytes that it replaces and that stay all the same, because files have hard links elsewhere.
+    pub linked_bytes: u64,
+}
+
+/// Whether an action of this price may begin; the gravest objection.
 ///
 /// # Errors
 /// The objection.
-pub fn before(policy: &GuardPolicy, readings: &Readings, slice_bytes: u64) -> Result<(), GuardRefusal> {
+pub fn before(policy: &GuardPolicy, readings: &Readings, price: DiskPrice) -> Result<(), GuardRefusal> {
     let check = Check { policy, readings };
     let objections = [
         check.write_stopped(),
@@ -192,10 +201,10 @@ pub fn before(policy: &GuardPolicy, readings: &Readings, slice_bytes: u64) -> Re
         check.level0_files(),
         check.pending_compaction_bytes(),
         check.flush_pending(),
-        check.disk_space(slice_bytes),
+        check.disk_space(price),
         check.device_busy(),
         check.target_age(),
-        check.bytes_per_day(slice_bytes),
+        check.bytes_per_day(price.written_bytes),
     ];
     gravest(objections)
 }
@@ -213,7 +222,7 @@ pub fn before_flush(policy: &GuardPolicy, readings: &Readings, flush_bytes: u64)
         check.level0_files(),
         check.pending_compaction_bytes(),
         check.flush_pending(),
-        check.disk_space(flush_bytes),
+        check.disk_space(DiskPrice { written_bytes: flush_bytes, linked_bytes: 0 }),
         check.target_age(),
         check.bytes_per_day(flush_bytes),
     ])
@@ -330,17 +339,23 @@ impl Check<'_> {
         )
     }
 
-    /// A slice is written anew before the files that it replaces are removed.
-    fn disk_space(&self, slice_bytes: u64) -> Objection {
+    /// A slice is written anew before the files that it replaces are removed. What hard links keep of these is not given
+    /// back, so that much more has to be free.
+    fn disk_space(&self, price: DiskPrice) -> Objection {
+        let DiskPrice { written_bytes, linked_bytes } = price;
         let free = self.readings.disk_free_bytes?;
-        let wanted = slice_bytes.saturating_add(self.policy.disk_free.bytes());
+        let wanted = written_bytes.saturating_add(linked_bytes).saturating_add(self.policy.disk_free.bytes());
         if free >= wanted {
             return None;
         }
-        let (slice, free, reserve) = (words::bytes(slice_bytes), words::bytes(free), self.policy.disk_free);
+        let (slice, free, reserve) = (words::bytes(written_bytes), words::bytes(free), self.policy.disk_free);
+        let kept = match linked_bytes {
+            0 => String::new(),
+            bytes => format!(", and hard links keep {} of what it replaces", words::bytes(bytes)),
+        };
         objection(
             Guard::DiskSpace,
-            format!("{free} are free, and the slice writes {slice} beside a reserve of {reserve}"),
+            format!("{free} are free, and the slice writes {slice} beside a reserve of {reserve}{kept}"),
         )
     }
 
@@ -450,8 +465,12 @@ mod tests {
         Readings { families: vec![family], ..at_rest() }
     }
 
+    fn writing(written_bytes: u64) -> DiskPrice {
+        DiskPrice { written_bytes, linked_bytes: 0 }
+    }
+
     fn refused(readings: &Readings) -> Option<Guard> {
-        before(&GuardPolicy::default(), readings, 64 * MIB).err().map(|refusal| refusal.guard)
+        before(&GuardPolicy::default(), readings, writing(64 * MIB)).err().map(|refusal| refusal.guard)
     }
 
     #[test]
@@ -478,6 +497,26 @@ mod tests {
         for (guard, readings) in cases {
             assert_eq!(refused(&readings), Some(guard), "{readings:?}");
         }
+    }
+
+    /// The reserve of 1 GiB and the slice fit, but what it replaces would stay.
+    #[test]
+    fn what_hard_links_keep_needs_room_as_well() {
+        let readings = Readings { disk_free_bytes: Some((1 << 30) + 64 * MIB), ..at_rest() };
+        let verdict = |linked_bytes| {
+            let price = DiskPrice { written_bytes: 64 * MIB, linked_bytes };
+            before(&GuardPolicy::default(), &readings, price)
+        };
+        assert_eq!(verdict(0), Ok(()));
+        let refusal = verdict(MIB).unwrap_err();
+        assert!(
+            refusal.guard == Guard::DiskSpace && refusal.reason.contains("hard links keep 1.0 MiB"),
+            "{refusal:?}"
+        );
+        // They are not written: the day's bytes do not count them.
+        let readings = Readings { bytes_of_day: (256 << 30) - 64 * MIB, ..at_rest() };
+        let price = DiskPrice { written_bytes: 64 * MIB, linked_bytes: 64 * MIB };
+        assert_eq!(before(&GuardPolicy::default(), &readings, price), Ok(()));
     }
 
     #[test]
@@ -549,7 +588,8 @@ mod tests {
         let (few, more, most) =
             (family(Some(2), Some(0)), family(Some(15), Some(0)), family(Some(19), Some(0)));
         let families = vec![few.clone(), named("more", more), named("most", most), few.clone()];
-        let refusal = before(&GuardPolicy::default(), &Readings { families, ..at_rest() }, MIB).unwrap_err();
+        let refusal =
+            before(&GuardPolicy::default(), &Readings { families, ..at_rest() }, writing(MIB)).unwrap_err();
         assert_eq!(refusal.guard, Guard::Level0Files);
         assert!(refusal.reason.contains("19 files in column family most"), "{}", refusal.reason);
         let waits = named("waits", family(Some(0), Some(60 << 30)));
@@ -643,7 +683,7 @@ mod tests {
         #[test]
         fn any_readings_give_a_verdict_with_a_reason(readings in readings(), slice: u64, interruptions: u32) {
             let policy = GuardPolicy::default();
-            if let Err(refusal) = before(&policy, &readings, slice) {
+            if let Err(refusal) = before(&policy, &readings, writing(slice)) {
                 prop_assert!(!refusal.reason.is_empty() && !readings.unread().contains(&refusal.guard));
             }
             match during(&policy, &readings, interruptions) {
@@ -658,8 +698,8 @@ mod tests {
         #[test]
         fn what_a_slice_may_not_a_larger_one_may_not(readings in readings(), slice: u64, more: u64) {
             let policy = GuardPolicy::default();
-            if before(&policy, &readings, slice).is_err() {
-                prop_assert!(before(&policy, &readings, slice.saturating_add(more)).is_err());
+            if before(&policy, &readings, writing(slice)).is_err() {
+                prop_assert!(before(&policy, &readings, writing(slice.saturating_add(more))).is_err());
             }
         }
     }

@@ -20,6 +20,7 @@ pub mod guard;
 pub mod heat;
 pub mod key;
 pub mod latency;
+pub mod lineage;
 pub mod options;
 pub mod pain;
 pub mod plan;

@@ -2,6 +2,7 @@
 
 use crate::cost::Bottommost;
 use crate::evidence::Evidence;
+use crate::guard::DiskPrice;
 use crate::planner::{Families, Planner};
 use crate::policy::{Policy, TargetPolicy, TimeSpan};
 use crate::range::KeyRange;
@@ -103,12 +104,22 @@ pub struct CompactRange {
     /// Bytes that the largest of its jobs rewrites: so much room on the disk it needs meanwhile.
     #[serde(default)]
     pub largest_job_bytes: u64,
+    /// Bytes of the files it replaces that hard links elsewhere, those of checkpoints, keep on the disk.
+    #[serde(default)]
+    pub linked_bytes: u64,
     /// Pain that compacting these keys should relieve.
     pub relief_seconds_per_second: f64,
     /// Deletions in them.
     pub deletions: u64,
     /// Why, in words.
     pub reason: String,
+}
+
+impl CompactRange {
+    /// What it takes of the disk.
+    pub fn disk_price(&self) -> DiskPrice {
+        DiskPrice { written_bytes: self.cost_bytes, linked_bytes: self.linked_bytes }
+    }
 }
 
 /// A column family to flush: the tombstones that hurt lie in its memtables.
@@ -197,6 +208,14 @@ pub enum Rule {
     FilesNotSeen,
     /// No probe could tell the column family.
     UnknownColumnFamily,
+    /// The policy excludes the database, or includes others only.
+    ExcludedDatabase,
+    /// The process has the database open only for reading.
+    ReadOnlyDatabase,
+    /// The database is a checkpoint of another one.
+    Checkpoint,
+    /// The database shares SST files with another one, and which of them is the checkpoint cannot be told.
+    PossibleCheckpoint,
     /// The policy does not list the column family.
     ExcludedColumnFamily,
     /// Its keys are not in bytewise order, or in which order they are is not known.
@@ -240,6 +259,10 @@ impl Rule {
             Rule::ModeObserve => "mode_observe",
             Rule::FilesNotSeen => "files_not_seen",
             Rule::UnknownColumnFamily => "unknown_column_family",
+            Rule::ExcludedDatabase => "excluded_database",
+            Rule::ReadOnlyDatabase => "read_only_database",
+            Rule::Checkpoint => "checkpoint",
+            Rule::PossibleCheckpoint => "possible_checkpoint",
             Rule::ExcludedColumnFamily => "excluded_column_family",
             Rule::Comparator => "comparator",
             Rule::BelowThreshold => "below_threshold",

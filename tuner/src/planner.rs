@@ -7,12 +7,13 @@ use crate::comparator::Order;
 use crate::cost::Levels;
 use crate::evidence::{Evidence, Observation, PastAction, SstFile};
 use crate::left_out::LeftOut;
+use crate::lineage::Lineage;
 use crate::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::plan::{
     Action, COMPACTIONS_MAX, CompactRange, Flush, PlanInput, PlanTarget, REFUSALS_MAX, Refusal, Rule,
     SetOptions, SetThrottle,
 };
-use crate::policy::{ActuatorKind, Mode, Policy, RemedyKind, TimeSpan};
+use crate::policy::{ActuatorKind, Mode, Naming, Policy, RemedyKind, TargetPolicy, TimeSpan};
 use crate::queue::{DisplacedBy, QUEUE_CAPACITY, Queue, Wanted};
 use crate::range::KeyRange;
 use crate::rank::{COST_BYTES_MIN, RangeAssessment, by_column_family, observations_of, parts};
@@ -73,7 +74,8 @@ impl Family {
     fn of(evidence: &Evidence, name: &str, observations: &[&Observation]) -> Family {
         let files: Vec<&SstFile> = evidence.files.iter().filter(|file| file.column_family == name).collect();
         let options = evidence.options_of(name);
-        Family { levels: Levels::of(&files, &options), parts: parts(evidence, name, observations), options }
+        let levels = Levels::of_linked(&files, &options, &evidence.linked_files);
+        Family { levels, parts: parts(evidence, name, observations), options }
     }
 }
 
@@ -265,10 +267,11 @@ impl<'a> Planner<'a> {
                 column_family: column_family.to_owned(),
                 of: range.range.clone(),
                 bottommost: slice.bottommost,
-                relief_per_byte: relief / slice.cost_bytes.max(COST_BYTES_MIN) as f64,
+                relief_per_byte: relief / price(slice.cost_bytes, slice.linked_bytes),
                 relief_seconds_per_second: relief,
                 cost_bytes: slice.cost_bytes,
                 largest_job_bytes: slice.largest_job_bytes,
+                linked_bytes: slice.linked_bytes,
                 deletions: slice.deletions,
                 reason: slice_reason(range, &slice, number, count),
                 is_estimated: range.is_estimated,
@@ -383,6 +386,7 @@ impl<'a> Planner<'a> {
             );
             return Err((Rule::FilesNotSeen, reason));
         }
+        may_be_acted_on(target.policy, evidence)?;
         let Some(column_family) = &range.column_family else {
             let reason = "the probes could not tell which column family these operations were in";
             return Err((Rule::UnknownColumnFamily, reason.to_owned()));
@@ -550,6 +554,48 @@ fn is_bytewise(comparator: &str) -> bool {
     Order::of_comparator(comparator) == Some(Order::Bytewise)
 }
 
+/// Whether the database may be acted on at all. A checkpoint may be where the policy names it, and what is open for
+/// reading only never: RocksDB compacts nothing there.
+fn may_be_acted_on(policy: &TargetPolicy, evidence: &Evidence) -> Result<(), (Rule, String)> {
+    let (name, database) = (&policy.name, &evidence.database);
+    let is_named = match policy.naming(database) {
+        Naming::Excluded(pattern) => {
+            let reason = format!("the policy's target {name} excludes {database} ({pattern})");
+            return Err((Rule::ExcludedDatabase, reason));
+        }
+        Naming::NotIncluded => {
+            let reason = format!("the policy's target {name} does not include {database}");
+            return Err((Rule::ExcludedDatabase, reason));
+        }
+        Naming::Included => true,
+        Naming::Unnamed => false,
+    };
+    if evidence.is_read_only {
+        let reason = format!("the process has {database} open only for reading");
+        return Err((Rule::ReadOnlyDatabase, reason));
+    }
+    match &evidence.lineage {
+        Lineage::Derived { reason } if !is_named => Err((
+            Rule::Checkpoint,
+            format!(
+                "{database} is a checkpoint of another database: {reason}; databases.include can name it"
+            ),
+        )),
+        Lineage::Unknown { reason } if !is_named => Err((
+            Rule::PossibleCheckpoint,
+            format!(
+                "{database} may be a checkpoint of another database: {reason}; databases.include can name it"
+            ),
+        )),
+        Lineage::Own | Lineage::Derived { .. } | Lineage::Unknown { .. } => Ok(()),
+    }
+}
+
+/// What compacting takes: bytes that are rewritten, and bytes that hard links keep on the disk beside them.
+fn price(cost_bytes: u64, linked_bytes: u64) -> f64 {
+    cost_bytes.saturating_add(linked_bytes).max(COST_BYTES_MIN) as f64
+}
+
 /// Whether a range hurts enough and compacting it would help.
 fn worth_it(policy: &Policy, range: &RangeAssessment) -> Result<(), (Rule, String)> {
     let limit = policy.thresholds.pain.seconds_per_second();
@@ -596,6 +642,7 @@ fn worth_it(policy: &Policy, range: &RangeAssessment) -> Result<(), (Rule, Strin
 struct Whole {
     slices: usize,
     cost_bytes: u64,
+    linked_bytes: u64,
     deletions: u64,
 }
 
@@ -605,6 +652,7 @@ impl Whole {
         Whole {
             slices: slices.len(),
             cost_bytes: sum(|slice| slice.cost_bytes),
+            linked_bytes: sum(|slice| slice.linked_bytes),
             deletions: sum(|slice| slice.deletions),
         }
     }
@@ -618,20 +666,26 @@ impl Whole {
     }
 
     fn is_sliver(&self, relief_per_byte: f64, range: &RangeAssessment) -> bool {
-        let average = range.relief_seconds_per_second / self.cost_bytes.max(COST_BYTES_MIN) as f64;
+        let average = range.relief_seconds_per_second / price(self.cost_bytes, self.linked_bytes);
         self.deletions > 0 && relief_per_byte < average * SLIVER_SHARE
     }
 }
 
 fn slice_reason(range: &RangeAssessment, slice: &Slice, number: usize, count: usize) -> String {
+    let kept = match slice.linked_bytes {
+        0 => String::new(),
+        bytes => {
+            format!("; hard links elsewhere keep {} of what it replaces on the disk", words::bytes(bytes))
+        }
+    };
     if count == 1 {
         // Told where the range alone would cost less.
         let is_more = slice.range == KeyRange::everything() && Some(slice.cost_bytes) > range.cost_bytes;
         let whole = || format!("; the whole column family is compacted: {}", words::bytes(slice.cost_bytes));
-        return range.reason.clone() + &is_more.then(whole).unwrap_or_default();
+        return range.reason.clone() + &is_more.then(whole).unwrap_or_default() + &kept;
     }
     let (deletions, bytes) = (words::count(slice.deletions), words::bytes(slice.cost_bytes));
-    format!("{}; slice {number} of {count}: {deletions} deletions, {bytes}", range.reason)
+    format!("{}; slice {number} of {count}: {deletions} deletions, {bytes}{kept}", range.reason)
 }
 
 fn compact(wanted: Wanted) -> CompactRange {
@@ -644,6 +698,7 @@ fn compact(wanted: Wanted) -> CompactRange {
         bottommost: wanted.bottommost,
         cost_bytes: wanted.cost_bytes,
         largest_job_bytes: wanted.largest_job_bytes,
+        linked_bytes: wanted.linked_bytes,
         relief_seconds_per_second: wanted.relief_seconds_per_second,
         deletions: wanted.deletions,
         reason: wanted.reason,

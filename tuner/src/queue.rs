@@ -23,7 +23,7 @@ pub struct Wanted {
     pub of: KeyRange,
     /// What is done with the bottommost level's files.
     pub bottommost: Bottommost,
-    /// Rank: relief per byte rewritten.
+    /// Rank: relief per byte of its price, which is what is rewritten and what hard links keep.
     pub relief_per_byte: f64,
     /// Pain it would relieve.
     pub relief_seconds_per_second: f64,
@@ -31,6 +31,8 @@ pub struct Wanted {
     pub cost_bytes: u64,
     /// Bytes that the largest of its jobs rewrites.
     pub largest_job_bytes: u64,
+    /// Bytes that stay on the disk although they are rewritten.
+    pub linked_bytes: u64,
     /// Deletions in it.
     pub deletions: u64,
     /// Why, in words.
@@ -157,6 +159,7 @@ mod tests {
             relief_seconds_per_second: 0.1,
             cost_bytes: 1,
             largest_job_bytes: 1,
+            linked_bytes: 0,
             deletions: 1,
             reason: String::new(),
             is_estimated: false,

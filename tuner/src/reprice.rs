@@ -19,6 +19,7 @@ pub fn as_of_now(planned: &CompactRange, levels: &Levels, of: &RangeAssessment) 
         bottommost,
         cost_bytes: prediction.read_bytes,
         largest_job_bytes: prediction.largest_job_bytes,
+        linked_bytes: prediction.linked_bytes,
         ..planned.clone()
     }
 }
@@ -106,6 +107,7 @@ mod tests {
             bottommost: Bottommost::ForceOptimized,
             cost_bytes: 16 * MIB,
             largest_job_bytes: 16 * MIB,
+            linked_bytes: 0,
             relief_seconds_per_second: 1.0,
             deletions: 400,
             reason: String::new(),
@@ -143,8 +145,8 @@ mod tests {
         let policy = GuardPolicy::default();
         let readings =
             Readings { disk_free_bytes: Some(policy.disk_free.bytes() + 16 * MIB), ..Readings::default() };
-        assert_eq!(before(&policy, &readings, planned().cost_bytes), Ok(()));
-        let refusal = before(&policy, &readings, beside.cost_bytes).unwrap_err();
+        assert_eq!(before(&policy, &readings, planned().disk_price()), Ok(()));
+        let refusal = before(&policy, &readings, beside.disk_price()).unwrap_err();
         assert_eq!(refusal.guard, Guard::DiskSpace);
     }
 

@@ -29,6 +29,8 @@ pub struct Slice {
     pub cost_bytes: u64,
     /// Bytes that the largest job rewrites: so much room on the disk is needed meanwhile.
     pub largest_job_bytes: u64,
+    /// Bytes that stay on the disk although they are rewritten: hard links elsewhere keep them.
+    pub linked_bytes: u64,
     /// Deletions in it, estimated.
     pub deletions: u64,
 }
@@ -91,6 +93,7 @@ pub fn column_family(levels: &Levels, parts: &[&SstFile], range: &KeyRange) -> S
         bottommost: Bottommost::Force,
         cost_bytes: prediction.read_bytes.max(levels.size_bytes()),
         largest_job_bytes: prediction.largest_job_bytes,
+        linked_bytes: prediction.linked_bytes,
         deletions: deletions_in(range, parts),
     }
 }
@@ -111,6 +114,7 @@ fn slice(input: &SliceInput<'_>, range: KeyRange, deletions: u64) -> Slice {
         bottommost,
         cost_bytes: prediction.read_bytes,
         largest_job_bytes: prediction.largest_job_bytes,
+        linked_bytes: prediction.linked_bytes,
         deletions,
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct File {
     deletions: u64,
     /// Whether this compaction has written it.
     is_new: bool,
+    /// Whether a hard link elsewhere keeps it on the disk.
+    is_linked: bool,
 }
 
 impl File {
@@ -62,7 +64,17 @@ impl File {
             (file.largest.clone(), file.smallest.clone())
         };
         let (size_bytes, entries, deletions) = (file.size_bytes, file.entries, file.deletions);
-        File { smallest, largest, size_bytes, entries, deletions, is_new: false }
+        File { smallest, largest, size_bytes, entries, deletions, is_new: false, is_linked: false }
+    }
+
+    /// The same file, kept on the disk by a hard link elsewhere or not.
+    pub(crate) fn linked(self, is_linked: bool) -> File {
+        File { is_linked, ..self }
+    }
+
+    /// Bytes that stay on the disk when it is replaced.
+    pub(crate) fn linked_bytes(&self) -> u64 {
+        if self.is_linked { self.size_bytes } else { 0 }
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
@@ -364,6 +376,8 @@ impl<'o> Walk<'o> {
             self.prediction.jobs = self.prediction.jobs.saturating_add(1);
             self.prediction.read_bytes = self.prediction.read_bytes.saturating_add(read_bytes);
             self.prediction.largest_job_bytes = self.prediction.largest_job_bytes.max(read_bytes);
+            let linked_bytes = taken.iter().map(File::linked_bytes).fold(0, u64::saturating_add);
+            self.prediction.linked_bytes = self.prediction.linked_bytes.saturating_add(linked_bytes);
             let ends_below = self.ends_below(output, &taken);
             let target_bytes = match self.outputs_left {
                 0 => u64::MAX,
@@ -447,6 +461,7 @@ fn merged(inputs: &[File], ends_below: Option<&[Key]>, target_bytes: u64) -> Vec
         smallest: piece.smallest,
         largest: piece.largest,
         is_new: true,
+        is_linked: false,
     };
     cuts(inputs, ends_below.unwrap_or(&[]), full_share).into_iter().map(file).collect()
 }

@@ -8,12 +8,14 @@ use sexton_tuner::evidence::{
     BlockFetches, Counters, MemtableDeletions, Observation, PastAction, SeekKind, SentinelInterval, SstFile,
     Window,
 };
+use sexton_tuner::lineage::Lineage;
 use sexton_tuner::options::{ColumnFamilyOptions, CompactionStyle};
 use sexton_tuner::policy::{Mode, RemedyKind};
 use sexton_tuner::{
     Action, Budget, CompactRange, Evidence, Flush, Key, KeyRange, KnownThrottles, Plan, PlanInput,
     PlanTarget, Policy, RangeAssessment, SetOptions, TargetPolicy, assess, plan,
 };
+use std::collections::BTreeSet;
 
 const POLICY: &str = "
 mode: act
@@ -178,17 +180,21 @@ prop_compose! {
         b in options(),
         memtables in proptest::collection::btree_map(family(), (count(), count()), 0..3),
         unseen in prop::bool::weighted(0.1),
+        (is_read_only, lineage, linked_files) in links(),
     ) -> Evidence {
         let memtable = |(name, (active, immutable))| (name, MemtableDeletions { active, immutable });
         Evidence {
             target: "t".to_owned(),
             database: database.to_owned(),
+            is_read_only,
+            lineage,
             window: Window { duration_ns, operations_painful, attributed, ..Window::default() },
             sentinel: SentinelInterval { duration_ns: sentinel_ns, counters: in_sentinel },
             observations,
             files,
             files_unseen: unseen.then(|| "no such directory".to_owned()),
             memtables: memtables.into_iter().map(memtable).collect(),
+            linked_files,
             column_families: [("a", a), ("b", b), ("c", ColumnFamilyOptions::default())]
                 .map(|(name, options)| (name.to_owned(), options))
                 .into(),
@@ -197,6 +203,17 @@ prop_compose! {
             costs: None,
         }
     }
+}
+
+/// Whether a database is open for reading only, whose its files are, and which have a link elsewhere.
+fn links() -> impl Strategy<Value = (bool, Lineage, BTreeSet<u64>)> {
+    let reason = || "so".to_owned();
+    let lineage = prop_oneof![
+        6 => Just(Lineage::Own),
+        1 => Just(Lineage::Derived { reason: reason() }),
+        1 => Just(Lineage::Unknown { reason: reason() }),
+    ];
+    (prop::bool::weighted(0.1), lineage, proptest::collection::btree_set(0u64..3, 0..3))
 }
 
 fn planned(policy: &Policy, evidence: &[Evidence], available_bytes: u64, now_s: i64) -> Plan {
@@ -385,6 +402,21 @@ proptest! {
                 Action::SetThrottle(_) => continue,
             };
             prop_assert_eq!(evidence.comparator_of(family), Some("leveldb.BytewiseComparator"), "{:?}", action);
+        }
+    }
+
+    #[test]
+    fn checkpoints_are_left_alone_unless_named_and_what_is_only_read_always(evidence in evidence()) {
+        let unnamed = Policy::parse(POLICY).unwrap();
+        let databases = format!("    databases: {{ include: [{}] }}\n    throttles:", evidence.database);
+        let text = POLICY.replace("    throttles:", &databases);
+        let named = Policy::parse(&text).unwrap();
+        for (policy, is_named) in [(unnamed, false), (named, true)] {
+            let plan = planned(&policy, std::slice::from_ref(&evidence), u64::MAX, 1_790_000_000);
+            let acts = plan.actions.iter().any(|action| !matches!(action, Action::SetThrottle(_)));
+            let may_act = !evidence.is_read_only && (is_named || evidence.lineage == Lineage::Own);
+            prop_assert!(may_act || !acts, "{:?}", plan.actions);
+            prop_assert!(may_act || plan.refusals.len() == plan.assessments.len());
         }
     }
 

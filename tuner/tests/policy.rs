@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use proptest::prelude::*;
-use sexton_tuner::policy::{ActuatorKind, Mode, POLICY_BYTES_MAX, Policy, PolicyError, schema};
+use sexton_tuner::policy::{ActuatorKind, Mode, Naming, POLICY_BYTES_MAX, Policy, PolicyError, schema};
 
 const WHOLE: &str = r#"
 mode: advise
@@ -19,6 +19,7 @@ targets:
       - { name: keyTable, prefix: { delimiter: "/", count: 3 } }
       - { name: blockData, prefix: { bytes: 8 } }
       - { name: "*" }
+    databases: { include: ["*/om.db"], exclude: [/old/*] }
     throttles:
       - { name: limit, inside: "50000", outside: "5000", command: [env, "true", "{value}"], timeout: 30s }
   - name: rest
@@ -65,6 +66,22 @@ fn the_example_policies_are_valid() {
         if path.file_name().is_some_and(|name| name == "default.yaml") {
             assert_eq!(policy.unwrap(), Policy::default(), "default.yaml does not say what the defaults are");
         }
+    }
+}
+
+/// The Ozone Manager opens its snapshots' checkpoints and the database of snapshot diffs for writing.
+#[test]
+fn the_ozone_policy_includes_the_live_database_only() {
+    let text = include_str!("../../policies/ozone-om.yaml");
+    let policy = Policy::parse(text).unwrap();
+    let target = policy.targets.first().unwrap();
+    assert_eq!(target.naming("/data/metadata/om.db"), Naming::Included);
+    for other in [
+        "/data/metadata/db.snapshots/checkpointState/om.db-0f3c1e52-8a47-4b1f-9a50-1c2d3e4f5a6b",
+        "/data/metadata/db.snapdiff",
+        "/data/metadata/om.db.candidate",
+    ] {
+        assert_eq!(target.naming(other), Naming::NotIncluded, "{other}");
     }
 }
 
@@ -201,6 +218,42 @@ const REFUSED: &[Refused] = &[
         42,
         "where to cut",
         "bytes: 8",
+    ),
+    (
+        "targets:\n  - name: a\n    match: { pid: 1 }\n    databases: {}",
+        4,
+        16,
+        "names no database",
+        "`include` or `exclude`",
+    ),
+    ("targets:\n  - name: a\n    match: { pid: 1 }\n    databases:", 4, 0, "", ""),
+    (
+        "targets:\n  - name: a\n    match: { pid: 1 }\n    databases: { only: [/db] }",
+        4,
+        18,
+        "unknown field `only`",
+        "",
+    ),
+    (
+        "targets:\n  - name: a\n    match: { pid: 1 }\n    databases: { include: [om.db] }",
+        4,
+        28,
+        "no beginning of a whole path",
+        "*/om.db",
+    ),
+    (
+        "targets:\n  - name: a\n    match: { pid: 1 }\n    databases: { include: [/db, '*'] }",
+        4,
+        33,
+        "names none",
+        "take it out",
+    ),
+    (
+        "targets:\n  - name: a\n    match: { pid: 1 }\n    databases: { exclude: [/a, /a] }",
+        4,
+        32,
+        "here twice",
+        "take one out",
     ),
     (
         "targets:\n  - name: a\n    match: { pid: 1 }\n    \

@@ -308,8 +308,12 @@ impl What {
 
 impl Display for Subject {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
-        let Subject { action_id, action, target, subject, begin, end, .. } = self;
-        write!(formatter, "#{action_id} {action} {target} {subject}")?;
+        let Subject { action_id, action, target, database, subject, begin, end } = self;
+        write!(formatter, "#{action_id} {action} {target} ")?;
+        if !database.is_empty() {
+            write!(formatter, "{database} ")?;
+        }
+        formatter.write_str(subject)?;
         match (action.as_str(), end) {
             ("flush", _) => Ok(()),
             ("set_throttle" | "set_options", _) => write!(formatter, " {begin}"),
@@ -343,23 +347,25 @@ impl Display for What {
                 let verdict = if *helped { "helped" } else { "did not help" };
                 write!(formatter, "{subject} {verdict}: {reason}")
             }
-            What::Refused { target, rule, ranges, subject, reason, .. } => {
-                write!(formatter, "{target}: {rule} refuses {ranges} ranges, first {subject}: {reason}")
-            }
+            What::Refused { target, database, rule, ranges, subject, reason, .. } => write!(
+                formatter,
+                "{target}: {rule} refuses {ranges} ranges of {database}, first {subject}: {reason}"
+            ),
             What::BackedOff { subject, failures_in_a_row, reason } => {
                 write!(formatter, "{subject} backed off after {failures_in_a_row} in a row: {reason}")
             }
             What::ThrottleFailed { subject, failures_in_a_row, reason } => {
                 write!(formatter, "{subject} failed {failures_in_a_row} times in a row: {reason}")
             }
-            What::OptionsSet { target, column_family, name, value, restore, .. } => write!(
+            What::OptionsSet { target, database, column_family, name, value, restore } => write!(
                 formatter,
-                "{target}: {name} of {column_family} is {value} now, and {restore} again when that is not wanted any \
+                "{target}: {name} of {column_family} in {database} is {value} now, and {restore} again when that is not wanted any \
                  more"
             ),
-            What::OptionsRestored { target, column_family, name, value, reason, .. } => {
-                write!(formatter, "{target}: {name} of {column_family} is {value} again: {reason}")
-            }
+            What::OptionsRestored { target, database, column_family, name, value, reason } => write!(
+                formatter,
+                "{target}: {name} of {column_family} in {database} is {value} again: {reason}"
+            ),
             What::Interrupted { subject, reason } => write!(formatter, "{subject} interrupted: {reason}"),
             What::TargetGone { subject, pid } => {
                 write!(formatter, "{subject}: its target, process {pid}, ended meanwhile")
@@ -492,11 +498,25 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn whatever_is_about_a_database_names_it() {
+        for what in every() {
+            let json = serde_json::to_value(&what).unwrap();
+            let database = json.get("database").and_then(serde_json::Value::as_str);
+            assert!(database.is_none_or(|database| what.to_string().contains(database)), "{what}");
+        }
+    }
+
+    #[test]
     fn a_range_reads_as_such_and_a_value_as_a_value() {
-        assert_eq!(subject().to_string(), "#7 compact_range java-1 keyTable [61, end)");
-        let throttle = Subject { action: "set_throttle".into(), begin: "5".into(), ..subject() };
+        assert_eq!(subject().to_string(), "#7 compact_range java-1 /db keyTable [61, end)");
+        let throttle = Subject {
+            action: "set_throttle".into(),
+            database: String::new(),
+            begin: "5".into(),
+            ..subject()
+        };
         assert_eq!(throttle.to_string(), "#7 set_throttle java-1 keyTable 5");
         let flush = Subject { action: "flush".into(), begin: String::new(), ..subject() };
-        assert_eq!(flush.to_string(), "#7 flush java-1 keyTable");
+        assert_eq!(flush.to_string(), "#7 flush java-1 /db keyTable");
     }
 }

@@ -56,7 +56,8 @@ fn print_text(target: &Target) {
         print_line(format_args!("  TLS         {tls:?}"));
     }
     for database in &target.databases {
-        print_line(format_args!("  database    {}", database.path.display()));
+        let access = if database.is_read_only { ", open for reading only" } else { "" };
+        print_line(format_args!("  database    {}{access}", database.path.display()));
     }
     for site in Site::SHOWN {
         print_line(format_args!(

@@ -4,6 +4,7 @@ use crate::engine::{Engine, EngineOptions};
 use crate::failure::Failure;
 use crate::policy_file;
 use crate::probe::Loader;
+use crate::snapshot::{PlanStepView, RefusalView};
 use crate::text::{json_shown, print_line};
 use clap::Args;
 use sexton_tuner::policy::{Mode, Policy};
@@ -60,27 +61,28 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         snapshot.plan.budget_bytes
     );
     for step in &snapshot.plan.steps {
-        print_line(format_args!(
-            "{} {} {} [{}, {})",
-            step.action,
-            step.target,
-            step.subject,
-            step.begin,
-            end(&step.end)
-        ));
+        print_line(format_args!("{}", step_in_words(step)));
         print_line(format_args!("  {}", step.reason));
         for command in &step.commands {
             print_line(format_args!("  run: {command}"));
         }
     }
     for refusal in &snapshot.plan.refusals {
-        print_line(format_args!("not {}: {} ({})", refusal.subject, refusal.reason, refusal.rule));
+        let RefusalView { target, database, subject, rule, reason } = refusal;
+        print_line(format_args!("not {target} {database} {subject}: {reason} ({rule})"));
     }
     Ok(())
 }
 
-fn end(end: &Option<String>) -> &str {
-    end.as_deref().unwrap_or("end")
+fn step_in_words(step: &PlanStepView) -> String {
+    let PlanStepView { action, target, database, subject, begin, end, .. } = step;
+    let what = match (action.as_str(), end) {
+        ("flush", _) => String::new(),
+        ("set_throttle" | "set_options", _) => format!(" {begin}"),
+        (_, end) => format!(" [{begin}, {})", end.as_deref().unwrap_or("end")),
+    };
+    let place = if database.is_empty() { subject.clone() } else { format!("{database} {subject}") };
+    format!("{action} {target} {place}{what}")
 }
 
 /// A plan is only looked at here, whatever the policy says.
@@ -89,5 +91,31 @@ fn forbid_changes(policy: &mut Policy) {
     let modes = policy.targets.iter_mut().filter_map(|target| target.mode.as_mut());
     for mode in modes.chain([&mut policy.mode]).filter(|mode| **mode == Mode::Act) {
         *mode = Mode::Advise;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_names_its_database() {
+        let step = PlanStepView {
+            action: "compact_range".into(),
+            target: "java-1".into(),
+            database: "/data/om.db".into(),
+            subject: "keyTable".into(),
+            begin: "61".into(),
+            ..PlanStepView::default()
+        };
+        assert_eq!(step_in_words(&step), "compact_range java-1 /data/om.db keyTable [61, end)");
+        let throttle = PlanStepView {
+            action: "set_throttle".into(),
+            database: String::new(),
+            subject: "limit".into(),
+            begin: "5".into(),
+            ..step
+        };
+        assert_eq!(step_in_words(&throttle), "set_throttle java-1 limit 5");
     }
 }

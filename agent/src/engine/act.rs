@@ -6,6 +6,7 @@ use super::effect::{Effect, in_words, nothing_left};
 use super::evidence::{SstRead, read_files};
 use super::guards::{device_bytes, properties};
 use super::history::{Begun, Place};
+use super::lineage::linked_files;
 use super::publish::{shown, shown_range};
 use super::slice::Ran;
 use super::unseen::may_run_on;
@@ -299,6 +300,7 @@ impl Engine {
             begin: shown(&compact.range.begin, keys),
             end: compact.range.end.as_ref().map(|end| shown(end, keys)),
             cost_bytes: compact.cost_bytes,
+            linked_bytes: compact.linked_bytes,
             reason: compact.reason.clone(),
             pain_before: before.pain_seconds_per_second,
             relief_promised: compact.relief_seconds_per_second,
@@ -347,7 +349,8 @@ fn own<'files>(compact: &CompactRange, files: &'files SstRead) -> Vec<&'files Ss
 fn levels(watched: &Watched, compact: &CompactRange, files: &SstRead) -> Levels {
     let options = watched.options.get(Path::new(&compact.database));
     let options = options.and_then(|families| families.get(&compact.column_family)).cloned();
-    Levels::of(&own(compact, files), &options.unwrap_or_default())
+    let linked = linked_files(watched, Path::new(&compact.database));
+    Levels::of_linked(&own(compact, files), &options.unwrap_or_default(), &linked)
 }
 
 /// The slice as it is asked for: an end that is open would have RocksDB flush and compact without a look at what there

@@ -193,6 +193,7 @@ mod tests {
             bottommost: Bottommost::Default,
             cost_bytes: 0,
             largest_job_bytes: 0,
+            linked_bytes: 0,
             relief_seconds_per_second: 0.0,
             deletions: 0,
             reason: String::new(),

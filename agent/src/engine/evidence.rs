@@ -1,6 +1,7 @@
 //! From a window's operations to the tuner's evidence: names for addresses, SST files for directories.
 
 use super::guards::properties;
+use super::lineage::read_links;
 use super::watched::Watched;
 use crate::actuator::{ActuatorError, HookClient, HookOptions};
 use crate::probe::{FileFetches, Operation, WindowResult};
@@ -39,6 +40,7 @@ pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<
     let mut file_reads = file_reads(watched, result.files);
     connect_hook(watched, hook_library);
     watched.files_gap = None;
+    watched.links.clear();
     let mut evidence = Vec::new();
     for database in watched.target.databases.clone() {
         let observations = observations.remove(&database.path).unwrap_or_default();
@@ -46,7 +48,10 @@ pub fn update(watched: &mut Watched, result: WindowResult, hook_library: Option<
         let memtables = memtables(watched, &database.path, &observations);
         let read = files(watched, &database);
         let file_reads = file_reads.remove(&database.path).unwrap_or_default();
+        let linked_files = read_links(watched, &database).into_iter().collect();
         evidence.push(Evidence {
+            is_read_only: database.is_read_only,
+            linked_files,
             memtables,
             // The reading of the files has brought them up to date.
             column_families: watched.options.get(&database.path).cloned().unwrap_or_default(),

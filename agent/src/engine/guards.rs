@@ -87,14 +87,14 @@ impl Engine {
     /// Who objects to the action now.
     pub(super) fn objection(&self, compact: &CompactRange) -> Option<GuardRefusal> {
         let readings = self.readings(&Place::of(compact));
-        guard::before(&self.options.policy.guards, &readings, compact.cost_bytes).err()
+        guard::before(&self.options.policy.guards, &readings, compact.disk_price()).err()
     }
 
     /// Whether the target can bear the action now. An objection is counted, and told where it is new.
     pub(super) fn bears(&mut self, compact: &CompactRange) -> Result<(), GuardRefusal> {
         let place = Place::of(compact);
         let readings = self.readings(&place);
-        let verdict = guard::before(&self.options.policy.guards, &readings, compact.cost_bytes);
+        let verdict = guard::before(&self.options.policy.guards, &readings, compact.disk_price());
         let range = shown_range(&compact.range, self.options.policy.keys);
         self.note_verdict(&place, &readings, verdict, &format!("{} {range}", compact.column_family))
     }

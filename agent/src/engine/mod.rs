@@ -13,6 +13,7 @@ mod follow;
 mod guards;
 mod history;
 pub(crate) mod identity;
+mod lineage;
 mod looks;
 mod options;
 mod perf_level;
@@ -442,6 +443,7 @@ impl Engine {
                     identity.map(|identity| self.history.past_actions(&identity)).unwrap_or_default();
             }
         }
+        lineage::tell_lineages(&mut self.roster);
         self.bucket.refill(io_budget_at(policy, now), now);
         let targets: Vec<PlanTarget<'_>> = self
             .roster

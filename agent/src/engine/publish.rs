@@ -92,6 +92,8 @@ impl Engine {
             refusals: refusals
                 .iter()
                 .map(|refusal| RefusalView {
+                    target: refusal.target.clone(),
+                    database: refusal.database.clone(),
                     subject: refusal.subject.clone(),
                     rule: refusal.rule.name().to_owned(),
                     reason: refusal.reason.clone(),
@@ -106,10 +108,12 @@ impl Engine {
             Action::CompactRange(compact) => PlanStepView {
                 action: "compact_range".into(),
                 target: compact.target.clone(),
+                database: compact.database.clone(),
                 subject: compact.column_family.clone(),
                 begin: shown(&compact.range.begin, keys),
                 end: compact.range.end.as_ref().map(|end| shown(end, keys)),
                 cost_bytes: compact.cost_bytes,
+                linked_bytes: compact.linked_bytes,
                 relief_seconds_per_second: compact.relief_seconds_per_second,
                 reason: compact.reason.clone(),
                 commands: self.commands_for(compact),
@@ -117,6 +121,7 @@ impl Engine {
             Action::Flush(flush) => PlanStepView {
                 action: "flush".into(),
                 target: flush.target.clone(),
+                database: flush.database.clone(),
                 subject: flush.column_family.clone(),
                 cost_bytes: flush.cost_bytes,
                 relief_seconds_per_second: flush.relief_seconds_per_second,
@@ -126,6 +131,7 @@ impl Engine {
             Action::SetOptions(set) => PlanStepView {
                 action: "set_options".into(),
                 target: set.target.clone(),
+                database: set.database.clone(),
                 subject: set.column_family.clone(),
                 begin: format!("{}={}", set.name, set.value),
                 relief_seconds_per_second: set.relief_seconds_per_second,

@@ -109,11 +109,12 @@ pub fn step_in_words(action: &Action, range: impl Fn(&sexton_tuner::range::KeyRa
     match action {
         Action::CompactRange(compact) => {
             let keys = range(&compact.range);
-            format!("compact_range {} {} {keys}", compact.target, compact.column_family)
+            format!("compact_range {} {} {} {keys}", compact.target, compact.database, compact.column_family)
         }
-        Action::Flush(flush) => format!("flush {} {}", flush.target, flush.column_family),
+        Action::Flush(flush) => format!("flush {} {} {}", flush.target, flush.database, flush.column_family),
         Action::SetOptions(set) => {
-            format!("set_options {} {} {}={}", set.target, set.column_family, set.name, set.value)
+            let (database, column_family) = (&set.database, &set.column_family);
+            format!("set_options {} {database} {column_family} {}={}", set.target, set.name, set.value)
         }
         Action::SetThrottle(throttle) => {
             format!("set_throttle {} {} {}", throttle.target, throttle.name, throttle.value)

@@ -271,12 +271,14 @@ impl Engine {
         }
         let (state, outcome) = match &result {
             Ok(outcome) => {
-                info!(target = subject.target, action = subject.action, "done");
+                let Subject { target, database, action, .. } = subject;
+                info!(target, database, action, "done");
                 ("done", outcome.clone())
             }
             Err(error) => {
                 let help = error.remedy();
-                warn!(target = subject.target, action = subject.action, %error, help, "not done");
+                let Subject { target, database, action, .. } = subject;
+                warn!(target, database, action, %error, help, "not done");
                 ("failed", format!("{error}; {help}"))
             }
         };

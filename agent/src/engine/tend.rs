@@ -105,7 +105,8 @@ impl Engine {
                 continue;
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                warn!(target = record.target, option = record.name, "left to the hook to put back");
+                let database = record.database.path.display();
+                warn!(target = record.target, %database, option = record.name, "left to the hook to put back");
                 continue;
             }
             let Some(watched) = watched_of(&mut self.roster.watched, &record) else { continue };
@@ -118,7 +119,9 @@ impl Engine {
                     self.history.end_option(&record, &value, why);
                 }
                 Err(reason) => {
-                    warn!(target = record.target, option = record.name, reason, "cannot be put back yet");
+                    let database = record.database.path.display();
+                    let (target, option) = (&record.target, &record.name);
+                    warn!(target, %database, option, reason, "cannot be put back yet");
                     self.history.note_option_tried(&record);
                 }
             }

@@ -81,6 +81,7 @@ impl Engine {
             for pin in released {
                 info!(
                     target = watched.target.name,
+                    database = %pin.database.display(),
                     column_family = pin.column_family,
                     "the snapshot that kept a range's tombstones has been released"
                 );

@@ -3,6 +3,7 @@
 use super::guards::GuardLedger;
 use super::history::DatabaseIdentity;
 use super::identity::Identities;
+use super::lineage::Checkpoints;
 use super::perf_level::PerfLevel;
 use super::price_check::PriceCheck;
 use super::spending::Spending;
@@ -17,6 +18,7 @@ use sexton_tuner::back_off::{BackOff, Retry};
 use sexton_tuner::evidence::{BlockFetches, Counters, Evidence, SentinelInterval};
 use sexton_tuner::heat::{FileHeat, file_heat};
 use sexton_tuner::latency::Latencies;
+use sexton_tuner::lineage::Links;
 use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::policy::{Mode, Policy, ProbePolicy, TargetPolicy};
 use sexton_tuner::price_correction::WindowWork;
@@ -66,6 +68,10 @@ pub struct Watched {
     pub orders: HashMap<PathBuf, HashMap<String, Option<Order>>>,
     /// What the OPTIONS files say of column families, by database and name.
     pub options: HashMap<PathBuf, BTreeMap<String, ColumnFamilyOptions>>,
+    /// Hard links of its databases' SST files, by database.
+    pub links: BTreeMap<PathBuf, Links>,
+    /// Which of its databases were found to be checkpoints.
+    pub checkpoints: Checkpoints,
     /// The connection to the hook inside, once there is one. Shared with the action that runs over it.
     pub hook: Option<Rc<RefCell<HookClient>>>,
     /// What the guards have said.
@@ -148,6 +154,8 @@ impl Watched {
             properties: HashMap::new(),
             orders: HashMap::new(),
             options: HashMap::new(),
+            links: BTreeMap::new(),
+            checkpoints: Checkpoints::default(),
             hook: None,
             guards: GuardLedger::default(),
             latencies: Latencies::default(),

@@ -1,7 +1,8 @@
 //! Which databases a process has open, from its file descriptors.
 //!
 //! RocksDB keeps `LOCK` open as long as a database is open for writing; a read-only or secondary instance
-//! shows by its SST, `MANIFEST` or log files. What is inside those files is the business of `sst`.
+//! shows by its SST, `MANIFEST` or log files, none of which it has open for writing. What is inside those files is the
+//! business of `sst`.
 
 use super::facts::DatabaseDirectory;
 use super::process::inside_and_from_agent;
@@ -38,6 +39,8 @@ pub struct OpenDatabases {
 enum Sign {
     /// `*.sst`, `*.log` or `MANIFEST-*`.
     DataFile,
+    /// `*.log` or `MANIFEST-*`, open for writing: an environment of the program's own may do without the lock.
+    WrittenFile,
     /// `LOCK`, which its owner keeps open as long as the database is open.
     Lock,
 }
@@ -59,7 +62,7 @@ pub fn find(pid: u32) -> io::Result<OpenDatabases> {
         let Ok(entry) = entry else { continue };
         let descriptor = entry.path();
         let Ok(link) = std::fs::read_link(&descriptor) else { continue };
-        let Some((directory, sign)) = classify(&link) else { continue };
+        let Some((directory, sign)) = classify(&link, || is_open_for_writing(&descriptor)) else { continue };
         // Some more than the limit, as not every one proves to be a database.
         let is_full = signs.len() >= 4 * DIRECTORIES_MAX;
         match signs.get_mut(&directory) {
@@ -84,7 +87,7 @@ pub fn find(pid: u32) -> io::Result<OpenDatabases> {
 
 /// The directory that an open file belongs to, when its name is one of RocksDB's. A `LOCK` that was
 /// deleted is none: its database was destroyed.
-fn classify(link: &Path) -> Option<(PathBuf, Sign)> {
+fn classify(link: &Path, is_written: impl FnOnce() -> bool) -> Option<(PathBuf, Sign)> {
     let bytes = link.as_os_str().as_bytes();
     let (bytes, deleted) = match bytes.strip_suffix(b" (deleted)") {
         Some(stripped) => (stripped, true),
@@ -98,9 +101,16 @@ fn classify(link: &Path) -> Option<(PathBuf, Sign)> {
     let sign = if name == "LOCK" {
         Some(Sign::Lock).filter(|_| !deleted)
     } else {
-        Some(Sign::DataFile).filter(|_| is_data_file(name))
+        let is_appended_to = !deleted && !name.ends_with(".sst");
+        let sign = || if is_appended_to && is_written() { Sign::WrittenFile } else { Sign::DataFile };
+        is_data_file(name).then(sign)
     };
     Some((path.parent()?.to_path_buf(), sign?))
+}
+
+/// The kernel shows a descriptor as a link whose permissions are the ways in which it was opened.
+fn is_open_for_writing(descriptor: &Path) -> bool {
+    std::fs::symlink_metadata(descriptor).is_ok_and(|link| link.mode() & libc::S_IWUSR != 0)
 }
 
 fn is_data_file(name: &str) -> bool {
@@ -121,7 +131,7 @@ fn reach(pid: u32, shown: &Path, sign: Sign, descriptor: &Path) -> Option<Databa
         }
     };
     let holds = is_rocksdb(&path_from_agent) && (sign != Sign::Lock || is_same_lock());
-    holds.then_some(DatabaseDirectory { path, path_from_agent })
+    holds.then_some(DatabaseDirectory { path, path_from_agent, is_read_only: sign == Sign::DataFile })
 }
 
 /// Whether a directory holds a RocksDB: LevelDB has a `CURRENT`, too, but neither of the others.
@@ -175,7 +185,7 @@ mod tests {
     use super::*;
 
     fn sign_of(link: &str) -> Option<(String, Sign)> {
-        classify(Path::new(link)).map(|(path, sign)| (path.display().to_string(), sign))
+        classify(Path::new(link), || false).map(|(path, sign)| (path.display().to_string(), sign))
     }
 
     #[test]
@@ -217,6 +227,28 @@ mod tests {
         assert_eq!(ours[0].path, open);
         assert!(ours[0].path_from_agent.starts_with(format!("/proc/{}/root", std::process::id())));
         assert!(ours[0].path_from_agent.join("CURRENT").is_file());
+    }
+
+    /// As RocksDB holds them: a read-only instance reads the manifest and lets go of it, and keeps SST files open.
+    #[test]
+    fn a_database_without_lock_and_written_files_is_read_only() {
+        let temporary = tempfile::tempdir().unwrap();
+        let root = temporary.path().canonicalize().unwrap();
+        let [live, read, lockless] = ["live.db", "read.db", "lockless.db"].map(|name| root.join(name));
+        let _lock = make_database(&live);
+        drop((make_database(&read), make_database(&lockless)));
+        for directory in [&live, &read, &lockless] {
+            std::fs::write(directory.join("000007.sst"), "").unwrap();
+            std::fs::write(directory.join("MANIFEST-000005"), "").unwrap();
+        }
+        let _tables = [&live, &read].map(|directory| File::open(directory.join("000007.sst")).unwrap());
+        let _manifest = File::open(read.join("MANIFEST-000005")).unwrap();
+        let _written = File::options().append(true).open(lockless.join("MANIFEST-000005")).unwrap();
+
+        let found = find(std::process::id()).unwrap();
+        let shown = found.directories.iter().filter(|directory| directory.path.starts_with(&root));
+        let shown: Vec<_> = shown.map(|directory| (directory.path.clone(), directory.is_read_only)).collect();
+        assert_eq!(shown, [(live, false), (lockless, false), (read, true)]);
     }
 
     #[test]

@@ -76,6 +76,8 @@ pub struct DatabaseDirectory {
     pub path: PathBuf,
     /// The same directory reached from the agent: `/proc/PID/root/...`.
     pub path_from_agent: PathBuf,
+    /// Whether the process has it open for reading only: it neither holds its lock nor writes its log or manifest.
+    pub is_read_only: bool,
 }
 
 /// The executable or shared library that holds RocksDB's code in a target.

@@ -106,7 +106,11 @@ mod tests {
                            options_file_version=1.1\n\n[DBOptions]\n  max_background_jobs=2\n";
 
     fn database(directory: &Path) -> [DatabaseDirectory; 1] {
-        [DatabaseDirectory { path: "/var/lib/om.db".into(), path_from_agent: directory.into() }]
+        [DatabaseDirectory {
+            path: "/var/lib/om.db".into(),
+            path_from_agent: directory.into(),
+            is_read_only: false,
+        }]
     }
 
     #[test]

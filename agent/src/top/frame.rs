@@ -14,8 +14,10 @@ use sexton_tuner::words::bytes;
 const PLAIN_COLUMNS: u16 = 132;
 /// Lines of a frame that is printed: beyond them something is wrong with the agent, or with the reader.
 const PLAIN_LINES_MAX: u16 = 2_000;
-/// From this width on the exact totals have room beside the figures per seek.
+/// From this width on the exact totals have room beside the figures per seek, and databases beside column families.
 const WIDE_COLUMNS: u16 = 112;
+/// Characters of a database's directory that are shown; of a longer one the end, by which it is known.
+const DATABASE_COLUMNS: u16 = 24;
 /// Lines that targets and gaps get at least, their title included, when there is not room for all.
 const SECTION_LINES_MIN: u16 = 4;
 
@@ -32,7 +34,7 @@ pub fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
     let sections = Sections::new(area, [rows.len(), ranges.len(), gaps.len()]);
     Paragraph::new(title(state)).render(sections.title, buffer);
     targets_table(state, &rows, sections.targets).render(sections.targets, buffer);
-    ranges_table(&ranges).render(sections.ranges, buffer);
+    ranges_table(&ranges, sections.ranges).render(sections.ranges, buffer);
     Paragraph::new(gaps).render(sections.gaps, buffer);
     Paragraph::new(footer(state)).style(DIM).render(sections.footer, buffer);
     if state.help {
@@ -181,8 +183,9 @@ fn state_name(state: TargetState) -> &'static str {
     }
 }
 
-fn ranges_table(ranges: &[&RangeView]) -> Table<'static> {
-    let (header, widths): (Vec<_>, Vec<_>) = [
+fn ranges_table(ranges: &[&RangeView], area: Rect) -> Table<'static> {
+    let is_wide = area.width >= WIDE_COLUMNS;
+    let mut columns = vec![
         (right("PAIN s/s"), Constraint::Length(9)),
         (right("TOMB/SEEK"), Constraint::Length(10)),
         (right("MISS/SEEK"), Constraint::Length(10)),
@@ -190,12 +193,14 @@ fn ranges_table(ranges: &[&RangeView]) -> Table<'static> {
         (right("REWRITES"), Constraint::Length(10)),
         (Text::from("COLUMN FAMILY"), Constraint::Length(16)),
         (Text::from("WORST RANGES"), Constraint::Fill(1)),
-    ]
-    .into_iter()
-    .unzip();
+    ];
+    if is_wide {
+        columns.insert(5, (Text::from("DATABASE"), Constraint::Length(DATABASE_COLUMNS)));
+    }
+    let (header, widths): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
     let lines = ranges.iter().map(|range| {
         let end = range.end.as_deref().unwrap_or("end");
-        TableRow::new(vec![
+        let mut cells = vec![
             right(format!("{:.4}", range.pain_seconds_per_second)),
             right(amount(Some(range.tombstones_per_seek))),
             right(amount(Some(range.misses_per_seek))),
@@ -203,9 +208,23 @@ fn ranges_table(ranges: &[&RangeView]) -> Table<'static> {
             right(range.cost_bytes.map_or_else(|| "?".to_owned(), bytes)),
             Text::from(range.column_family.clone()),
             Text::from(format!("[{}, {end})", range.begin)),
-        ])
+        ];
+        if is_wide {
+            cells.insert(5, Text::from(end_of(&range.database, DATABASE_COLUMNS)));
+        }
+        TableRow::new(cells)
     });
     Table::new(lines, widths).header(TableRow::new(header).style(BOLD))
+}
+
+/// The last characters of a text that is too long.
+fn end_of(text: &str, columns: u16) -> String {
+    let (length, columns) = (text.chars().count(), usize::from(columns));
+    if length <= columns {
+        return text.to_owned();
+    }
+    let end: String = text.chars().skip(length + 1 - columns).collect();
+    format!("…{end}")
 }
 
 /// What is missing of the selected target.
@@ -288,6 +307,7 @@ mod tests {
     fn state() -> State {
         let range = RangeView {
             target: "java-4711".into(),
+            database: "/var/lib/ozone/metadata/om.db".into(),
             column_family: "keyTable".into(),
             begin: "2f766f6c… (24 bytes)".into(),
             pain_seconds_per_second: 1.5,
@@ -346,6 +366,7 @@ mod tests {
     fn a_wide_frame_has_the_exact_totals_too() {
         let shown = screen(&state(), 140, 14).join("\n");
         assert!(shown.contains("TOMB/s") && shown.contains("MISS/s"), "{shown}");
+        assert!(shown.contains("DATABASE") && shown.contains("…ib/ozone/metadata/om.db keyTable"), "{shown}");
     }
 
     #[test]

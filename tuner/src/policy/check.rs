@@ -245,6 +245,7 @@ impl Checker<'_> {
             self.exec(target, index)?;
             self.sql(target, index)?;
             self.remedies(target, index)?;
+            self.databases(target, index)?;
             self.column_families(target, index)?;
             self.throttles(target, index)?;
         }
@@ -396,6 +397,48 @@ impl Checker<'_> {
                 let message = format!("{} is not a known placeholder", shown(unknown));
                 return self.fail(&path, message, format!("known here: {}", known.join(", ")));
             }
+        }
+        Ok(())
+    }
+
+    fn databases(&self, target: &TargetPolicy, index: usize) -> Result<(), PolicyError> {
+        let Some(databases) = &target.databases else { return Ok(()) };
+        let section = ["targets".into(), index.into(), "databases".into()];
+        if databases.include.is_empty() && databases.exclude.is_empty() {
+            let help = "list globs under `include` or `exclude`, or take `databases` out";
+            return self.fail(&section, "it names no database", help);
+        }
+        for (field, patterns) in [("include", &databases.include), ("exclude", &databases.exclude)] {
+            let list = [section.as_slice(), &[Step::Field(field)]].concat();
+            self.not_too_many(patterns.len(), LIST_ENTRIES_MAX, &list)?;
+            for (place, pattern) in patterns.iter().enumerate() {
+                let path = [list.as_slice(), &[Step::Item(place)]].concat();
+                self.database_pattern(pattern, field, &path)?;
+                if patterns.iter().take(place).any(|earlier| earlier == pattern) {
+                    return self.fail(&path, "the pattern is here twice", "take one out");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A pattern must be able to match a whole path, and must not match all of them: who includes a checkpoint has
+    /// to name it.
+    fn database_pattern(&self, pattern: &str, field: &str, path: &[Step<'_>]) -> Result<(), PolicyError> {
+        if !pattern.starts_with(['/', '*', '?']) {
+            let message = format!("{} is no beginning of a whole path", shown(pattern));
+            return self.fail(
+                path,
+                message,
+                "write the directory's whole path, such as /data/om.db or */om.db",
+            );
+        }
+        if pattern.chars().all(|character| matches!(character, '/' | '*' | '?')) {
+            let help = match field {
+                "include" => "take it out: without `include` every database but checkpoints may be acted on",
+                _ => "write `mode: advise` or `mode: observe` to change nothing",
+            };
+            return self.fail(path, "it matches every database and names none", help);
         }
         Ok(())
     }

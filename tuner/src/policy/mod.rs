@@ -5,6 +5,7 @@
 
 mod check;
 mod clock;
+mod databases;
 mod duplicates;
 mod error;
 mod glob;
@@ -19,6 +20,7 @@ mod units;
 mod written;
 
 pub use clock::{ClockTime, Day, TimeZoneName};
+pub use databases::{DatabasesPolicy, Naming};
 pub use error::PolicyError;
 pub use glob::glob_matches;
 pub use guards::GuardPolicy;

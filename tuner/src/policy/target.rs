@@ -1,7 +1,7 @@
 //! The part of a policy about one kind of process: how it is recognised and acted on.
 
 use super::glob::glob_matches;
-use super::{Mode, ProbePolicy, SqlPolicy, TimeSpan, present};
+use super::{DatabasesPolicy, Mode, Naming, ProbePolicy, SqlPolicy, TimeSpan, present};
 use crate::prefix::PrefixRule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,9 @@ pub struct TargetPolicy {
     /// level back, even when the agent is killed. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub raise_perf_level: bool,
+    /// Databases that may be acted on. Default: all that are no checkpoints of others.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub databases: Option<DatabasesPolicy>,
     /// Column families that may be acted on. Default: all, without prefixes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub column_families: Vec<ColumnFamilyPolicy>,
@@ -66,9 +69,15 @@ impl TargetPolicy {
             sql: None,
             remedies: RemedyKind::default_list(),
             raise_perf_level: false,
+            databases: None,
             column_families: Vec::new(),
             throttles: Vec::new(),
         }
+    }
+
+    /// What is said of the database in this directory.
+    pub fn naming(&self, directory: &str) -> Naming<'_> {
+        self.databases.as_ref().map_or(Naming::Unnamed, |databases| databases.naming(directory))
     }
 
     /// Whether ranges of this column family may be acted on.

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! target om /om.db                                     begins one database's evidence
+//! open read_only                                       as its process has it open; it is read_write without that
+//! lineage derived it shares files with /om.db          or unknown, and why; its files are its own without that
 //! window 2s painful=220 tombstones=9k reads=7          more than what was recorded: lost records
 //! window 2s painful=220 lost=0                          of all databases of the target: so many were lost
 //! sentinel 1s tombstones=900k reads=7                  without it: the same rate as the window
 //! cf keyTable                                          the lines that follow are about it; ? is unknown
-//! L6 [/v/b/000 .. /v/b/999] 64MiB entries=110k deletions=50k
+//! L6 [/v/b/000 .. /v/b/999] 64MiB entries=110k deletions=50k   linked, at the end: with a hard link elsewhere
 //! 110x seek /v/b/ tombstones=0 took=30us then tombstones=50k reads=3 stepped=12 took=10ms
 //! past [/v/b/ .. /v/b0) ended=2026-11-20T11:55:00Z failures=1 pending
 //! memtables active=40k immutable=10k                    deletions in them, as RocksDB counts them
@@ -21,6 +23,7 @@
 use sexton_tuner::evidence::{
     BlockFetches, Counters, MemtableDeletions, Observation, PastAction, SeekKind, SentinelInterval, SstFile,
 };
+use sexton_tuner::lineage::Lineage;
 use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::policy::RemedyKind;
 use sexton_tuner::{Evidence, Key, KeyRange};
@@ -80,8 +83,13 @@ pub fn parse_picture(text: &str) -> Result<Vec<Evidence>, String> {
                 let name = column_family.clone().ok_or("options need a cf")?;
                 evidence.column_families.insert(name, ColumnFamilyOptions::of_text(&stated));
             }
+            "open" => evidence.is_read_only = rest == ["read_only"],
+            "lineage" => evidence.lineage = lineage(rest)?,
             level if level.starts_with('L') => {
                 let number = evidence.files.len() as u64 + 1;
+                if rest.last() == Some(&"linked") {
+                    evidence.linked_files.insert(number);
+                }
                 evidence.files.push(file(
                     level,
                     &fields,
@@ -99,6 +107,15 @@ pub fn parse_picture(text: &str) -> Result<Vec<Evidence>, String> {
     }
     finish(all.last_mut(), &given);
     Ok(all)
+}
+
+fn lineage(words: &[&str]) -> Result<Lineage, String> {
+    let reason = words.get(1..).unwrap_or(&[]).join(" ");
+    match words.first() {
+        Some(&"derived") => Ok(Lineage::Derived { reason }),
+        Some(&"unknown") => Ok(Lineage::Unknown { reason }),
+        other => Err(format!("no lineage is {other:?}")),
+    }
 }
 
 /// What a picture says of a window, where it says it.
