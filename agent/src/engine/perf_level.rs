@@ -1,8 +1,10 @@
 //! The perf level of a target's threads: what it means for the counters, and raising it where the policy says so.
 
-use crate::keeper::{Keeper, KeeperError, LEVEL_COUNTS};
-use crate::probe::SentinelReading;
-use crate::target::facts::{Gap, ProcessId};
+use crate::keeper::{Keeper, KeeperError, LEVEL_COUNTS, LEVEL_OUT_OF_BOUNDS};
+use crate::probe::{SentinelReading, ThreadLevel};
+use crate::target::facts::{Gap, Target};
+use crate::target::layout::check_invariants;
+use sexton_tuner::evidence::Counters;
 use tracing::{info, warn};
 
 /// What is done about the perf level of one target.
@@ -11,6 +13,8 @@ pub struct PerfLevel {
     is_wanted: bool,
     keeper: Option<Keeper>,
     error: Option<KeeperError>,
+    /// Why nothing is written, though it is wanted: what was read may not be RocksDB's.
+    doubt: Option<String>,
     lowest: Option<u8>,
     raised: u32,
     refused: u32,
@@ -22,22 +26,29 @@ impl PerfLevel {
         PerfLevel { is_wanted, ..PerfLevel::default() }
     }
 
-    /// Looks at a reading, and has the threads raised that are too low.
-    pub fn take(&mut self, process: ProcessId, reading: &SentinelReading) {
+    /// Looks at a reading, and has the threads raised that are too low. Nothing is written as long as any of what was read
+    /// does not make sense: where one word was read at a wrong address, a byte would be written at one.
+    pub fn take(&mut self, target: &Target, reading: &SentinelReading) {
         self.lowest = reading.perf_level;
         let is_low = reading.levels.iter().any(|level| level.level < LEVEL_COUNTS);
+        self.doubt = None;
         if !self.is_wanted || self.error.is_some() || self.keeper.is_none() && !is_low {
             return;
         }
-        if let Err(error) = self.raise(process, reading) {
-            warn!(pid = process.pid, %error, help = error.remedy(), "perf level");
+        self.doubt = doubt(target.module.sites.has_a_seek(), &reading.thread_counters(), &reading.levels);
+        if self.doubt.is_some() {
+            return;
+        }
+        if let Err(error) = self.raise(target, reading) {
+            warn!(pid = target.process.pid, %error, help = error.remedy(), "perf level");
             // What a keeper still holds it puts back when it is dropped.
             self.keeper = None;
             self.error = Some(error);
         }
     }
 
-    fn raise(&mut self, process: ProcessId, reading: &SentinelReading) -> Result<(), KeeperError> {
+    fn raise(&mut self, target: &Target, reading: &SentinelReading) -> Result<(), KeeperError> {
+        let process = target.process;
         let keeper = match &mut self.keeper {
             Some(keeper) => keeper,
             none => {
@@ -58,7 +69,13 @@ impl PerfLevel {
 
     /// What it means for what is shown.
     pub fn gaps(&self) -> Vec<Gap> {
-        let gaps = [self.too_low(), self.is_raised(), self.cannot_be_raised(), self.keeps_falling()];
+        let gaps = [
+            self.too_low(),
+            self.is_raised(),
+            self.is_doubtful(),
+            self.cannot_be_raised(),
+            self.keeps_falling(),
+        ];
         gaps.into_iter().flatten().collect()
     }
 
@@ -84,6 +101,16 @@ impl PerfLevel {
         })
     }
 
+    fn is_doubtful(&self) -> Option<Gap> {
+        Some(Gap {
+            what: "the perf level is not raised, though the policy says so".into(),
+            reason: format!("what is read of the process does not make sense: {}", self.doubt.as_ref()?),
+            remedy:
+                "nothing is written where readings are in doubt; report the RocksDB build and the C library"
+                    .into(),
+        })
+    }
+
     fn cannot_be_raised(&self) -> Option<Gap> {
         let error = self.error.as_ref()?;
         Some(Gap {
@@ -99,5 +126,41 @@ impl PerfLevel {
             reason: "the program sets it itself, or it cannot be written".into(),
             remedy: "set it in the host, as MyRocks' `SET GLOBAL rocksdb_perf_context_level=2` does".into(),
         })
+    }
+}
+
+/// Why what was read of a target may be something else than RocksDB's; `None` where all of it makes sense.
+fn doubt(has_a_seek: bool, counters: &[Counters], levels: &[ThreadLevel]) -> Option<String> {
+    if !has_a_seek {
+        return Some("no function of DBIter was found beside the counters".into());
+    }
+    if let Err(reason) = check_invariants(counters) {
+        return Some(reason);
+    }
+    let is_level = |level: &ThreadLevel| (1..LEVEL_OUT_OF_BOUNDS).contains(&level.level);
+    let other = levels.iter().find(|level| !is_level(level))?;
+    Some(format!("perf_level is {} in thread {}, which RocksDB never sets", other.level, other.thread_id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn level(level: u8) -> ThreadLevel {
+        ThreadLevel { thread_id: 7, start_boot_ns: 1, level, address: 4096 }
+    }
+
+    #[test]
+    fn nothing_is_written_where_a_reading_does_not_make_sense() {
+        let counted = Counters { tombstones_skipped: 5, ..Counters::default() };
+        let pointer = Counters { keys_skipped: 0x7f00_0000_1000, ..Counters::default() };
+        assert_eq!(doubt(true, &[counted], &[level(1), level(2), level(6)]), None);
+        let of =
+            |counters: &[Counters], levels: &[ThreadLevel]| doubt(true, counters, levels).unwrap_or_default();
+        assert!(of(&[counted, pointer], &[level(1)]).contains("no thread can have counted"));
+        // Zeros can be read anywhere.
+        assert!(of(&[Counters::default()], &[level(1), level(0)]).contains("perf_level is 0 in thread 7"));
+        assert!(of(&[counted], &[level(1), level(0xd8)]).contains("perf_level is 216"));
+        assert!(doubt(false, &[counted], &[level(1)]).is_some());
     }
 }

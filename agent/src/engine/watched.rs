@@ -136,7 +136,7 @@ impl Watched {
         reading: SentinelReading,
     ) -> Watched {
         let mut perf_level = PerfLevel::new(entry.raise_perf_level);
-        perf_level.take(target.process, &reading);
+        perf_level.take(&target, &reading);
         Watched {
             target,
             entry,
@@ -223,7 +223,7 @@ impl Watched {
     /// Takes a reading of the sentinel as the end of an interval. Where there is no sentinel, or the counters that it
     /// reads stand still, the interval is that of the last window.
     pub fn take_reading(&mut self, reading: SentinelReading) {
-        self.perf_level.take(self.target.process, &reading);
+        self.perf_level.take(&self.target, &reading);
         if self.perf_level.raised_threads() > 0 {
             // The counters move now, whatever the last window had to do without.
             self.is_estimated = false;

@@ -7,8 +7,8 @@
 //! noted as its former one. Between the two a thread could end; its block stays allocated until its stack is
 //! used for another thread, whose own level is RocksDB's default, the value that is written.
 
-use super::LEVEL_COUNTS;
 use super::request::Request;
+use super::{LEVEL_COUNTS, LEVEL_OFF};
 use crate::target::facts::ProcessId;
 use crate::target::memory::{self, MemoryError};
 use crate::target::process::is_alive;
@@ -99,7 +99,7 @@ impl Kept {
         if self.former.len() >= THREADS_MAX || !lives(&self.process, &byte) {
             return;
         }
-        match self.swap_unless(&byte, |level| level >= LEVEL_COUNTS, LEVEL_COUNTS) {
+        match self.swap_unless(&byte, |level| level != LEVEL_OFF, LEVEL_COUNTS) {
             // Noted by its last value: what the program itself has set meanwhile is what it wants.
             Ok(Some(former)) => {
                 debug!(thread_id, former, "perf level raised");
@@ -228,6 +228,17 @@ mod tests {
         kept.raise(&Request { start_ticks: request.start_ticks + 1, ..request });
         kept.raise(&Request { thread_id: u32::MAX, ..request });
         assert_eq!(byte.load(Ordering::SeqCst), 1);
+        assert!(kept.former.is_empty());
+    }
+
+    #[test]
+    fn what_is_no_level_is_never_written() {
+        let (mut kept, request, byte) = ourselves();
+        for other in [0, 7, 0x7f, 0xff] {
+            byte.store(other, Ordering::SeqCst);
+            kept.raise(&request);
+            assert_eq!(byte.load(Ordering::SeqCst), other);
+        }
         assert!(kept.former.is_empty());
     }
 

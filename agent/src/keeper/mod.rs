@@ -28,6 +28,13 @@ use thiserror::Error;
 /// Perf level at which RocksDB counts and does not measure time (`kEnableCount`), its own default.
 pub const LEVEL_COUNTS: u8 = 2;
 
+/// `kDisable`: the only level that is raised. One that RocksDB does not have is not a level but another byte, read at a wrong
+/// address.
+pub const LEVEL_OFF: u8 = 1;
+
+/// `kOutOfBounds` of the newest versions: every level is below. None is zero: `kUninitialized` cannot be set.
+pub const LEVEL_OUT_OF_BOUNDS: u8 = 7;
+
 /// How often one thread's level is raised. An operation under way may restore the level that it had saved, some times
 /// in a row by chance; a program that turns it off again and again does so on purpose.
 const ATTEMPTS_MAX: u32 = 10;
@@ -110,7 +117,7 @@ impl Keeper {
     /// [`KeeperError::Lost`].
     pub fn raise(&mut self, levels: &[ThreadLevel]) -> Result<(), KeeperError> {
         self.forget_the_ended(levels);
-        for level in levels.iter().filter(|level| level.level < LEVEL_COUNTS) {
+        for level in levels.iter().filter(|level| level.level == LEVEL_OFF) {
             let key = (level.thread_id, level.start_boot_ns);
             let attempts = self.asked.get(&key).copied().unwrap_or_default();
             if attempts >= ATTEMPTS_MAX || attempts == 0 && self.asked.len() >= THREADS_MAX {
