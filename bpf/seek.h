@@ -7,15 +7,16 @@
  * charged to exactly one party:
  *
  *   inside a positioning call    to that iterator's operation, as "seek"
- *   after it has returned        to the same operation, as "scan" (Next, Prev), until the iterator is
- *                                positioned again, destroyed, or another iterator of the thread takes over
+ *   after it has returned        to the operation of the iterator that has moved, as "scan" (Next, Prev)
  *   otherwise                    to nobody: "unowned"
  *
  * So attributed + unowned is what was counted in the thread since its first event, to the last unit;
  * user space settles what is still open when a window closes from the sentinel's reading.
  *
- * Where a thread works two iterators in turn without positioning them, the one positioned last is
- * charged for both; the sum stays right.
+ * A thread may have several iterators positioned, and move one that it has not positioned last. An iterator keeps a
+ * count of its own of the keys that it has stepped over, tombstones and others together: the one whose count has
+ * grown has moved. Where several have, or more tombstones were counted than the one has stepped over, the sum stays
+ * right, but whose they are is not known: the operation that is charged says how many of its tombstones these are.
  *
  * Some programs set a thread's counters to zero now and then, MyRocks before each statement. That is an event
  * too, the last at which the old counters can be read: what stands in them is added to what was discarded. So
@@ -127,6 +128,10 @@ enum {
 	RETURN_WANTED = 0,
 	RETURN_UNWANTED = 1,
 };
+
+/* A key that an iterator stands on is not counted by it once it moves on: tombstones can be one more than the keys that it
+ * says it has stepped over. */
+#define KEYS_STOOD_ON 1
 
 /* Words of a DBIter that are searched for its ColumnFamilyData* and its DBImpl*. */
 #define LEARN_WORDS 96
@@ -295,6 +300,129 @@ discard(struct event *event, const struct sexton_counters *counters)
 	event->thread->boundary = nothing;
 }
 
+/* All keys that an iterator has stepped over, by its own count: those of its earlier calls and those of its last one. */
+static __always_inline __u64
+keys_walked_by(struct event *event, __u64 iterator)
+{
+	__u64 earlier = 0, last = 0;
+
+	if (bpf_probe_read_user(&earlier, sizeof(earlier),
+				(const void *)(iterator + event->recipe->skip_count_offset)) ||
+	    bpf_probe_read_user(&last, sizeof(last),
+				(const void *)(iterator + event->recipe->keys_skipped_offset)))
+		return 0;
+	return earlier + last;
+}
+
+static __always_inline bool
+has_own_count(const struct sexton_recipe *recipe)
+{
+	return recipe->skip_count_offset && recipe->keys_skipped_offset;
+}
+
+/* The iterator stands where the positioning call has left it, the others where the last event has seen them. */
+static __always_inline void
+note_positioned(struct event *event, struct sexton_operation *operation)
+{
+	struct sexton_thread *thread = event->thread;
+	__u64 iterator = operation->iterator, incoming = iterator, before;
+	struct sexton_operation *other;
+
+	for (__u32 index = 0; index < SEXTON_POSITIONED_MAX && incoming; index++) {
+		before = thread->positioned[index];
+		thread->positioned[index] = incoming;
+		incoming = before == iterator ? 0 : before;
+		if (!incoming || !has_own_count(event->recipe))
+			continue;
+		other = find_operation(event->id.slot, incoming);
+		if (other)
+			other->keys_walked = keys_walked_by(event, incoming);
+	}
+	if (has_own_count(event->recipe))
+		operation->keys_walked = keys_walked_by(event, iterator);
+}
+
+/* The iterator moves no more. */
+static __always_inline void
+forget_positioned(struct sexton_thread *thread, __u64 iterator)
+{
+	__u64 next;
+	bool is_behind = false;
+
+	for (__u32 index = 0; index < SEXTON_POSITIONED_MAX; index++) {
+		next = index + 1 < SEXTON_POSITIONED_MAX ? thread->positioned[index + 1] : 0;
+		is_behind |= thread->positioned[index] == iterator;
+		if (is_behind)
+			thread->positioned[index] = next;
+	}
+}
+
+/* Looks which of the thread's iterators have moved since its last event. What is found is kept in the thread's account:
+ * the verifier then need not follow each outcome to the program's end. */
+static __always_inline void
+look_for_movers(struct event *event)
+{
+	struct sexton_thread *thread = event->thread;
+	struct sexton_operation *operation;
+	__u64 walked, more;
+
+	thread->known = 0;
+	thread->moved = 0;
+	thread->mover = 0;
+	thread->mover_keys = 0;
+	for (__u32 index = 0; index < SEXTON_POSITIONED_MAX; index++) {
+		operation = find_operation(event->id.slot, thread->positioned[index]);
+		if (!operation)
+			continue;
+		thread->known++;
+		if (!has_own_count(event->recipe))
+			continue;
+		walked = keys_walked_by(event, operation->iterator);
+		more = walked - operation->keys_walked;
+		operation->keys_walked = walked;
+		if ((__s64)more <= 0)
+			continue;
+		thread->moved++;
+		thread->mover = operation->iterator;
+		thread->mover_keys = more;
+	}
+}
+
+/* The iterator that is charged for what was counted since the thread's last event, while no positioning call ran, or 0.
+ * Block reads go with the tombstones; without any, the one positioned last is charged. */
+static __always_inline __u64
+scanner(struct event *event, __u64 tombstones, bool *is_ambiguous)
+{
+	struct sexton_thread *thread = event->thread;
+
+	if (!thread->positioned[0] || (!tombstones && !thread->positioned[1]))
+		return thread->owner;
+	look_for_movers(event);
+	if (tombstones <= KEYS_STOOD_ON)
+		return thread->owner;
+	if (!has_own_count(event->recipe)) {
+		/* Without the offset iterators that have ended are not told from others. */
+		*is_ambiguous = event->recipe->db_iter_offset && thread->known > 1;
+		return thread->owner;
+	}
+	/* One that the window has not seen positioned. */
+	if (!thread->moved)
+		return 0;
+	if (thread->moved == 1 && tombstones <= thread->mover_keys + KEYS_STOOD_ON)
+		return thread->mover;
+	*is_ambiguous = true;
+	return thread->owner ? thread->owner : thread->mover;
+}
+
+static __always_inline void
+forget_iterators(struct sexton_thread *thread)
+{
+	thread->owner = 0;
+	thread->active = 0;
+	for (__u32 index = 0; index < SEXTON_POSITIONED_MAX; index++)
+		thread->positioned[index] = 0;
+}
+
 /* Charges what was counted since the thread's last event; to nobody where a pause lies between. */
 static __always_inline void
 settle(struct event *event)
@@ -302,6 +430,8 @@ settle(struct event *event)
 	struct sexton_thread *thread = event->thread;
 	struct sexton_operation *operation;
 	struct sexton_counters delta;
+	bool is_ambiguous = false;
+	__u64 charged;
 
 	/* Set to zero in a way that no probe saw: at least what stood there at the last event is gone. */
 	if (fell_below(&event->now, &thread->boundary))
@@ -314,16 +444,20 @@ settle(struct event *event)
 	thread->boundary = event->now;
 	if (thread->pause != event->pause) {
 		thread->pause = event->pause;
-		thread->owner = 0;
-		thread->active = 0;
+		forget_iterators(thread);
 	}
-	operation = find_operation(event->id.slot, thread->active ? thread->active : thread->owner);
+	charged = thread->active;
+	if (!charged)
+		charged = scanner(event, delta.tombstones_skipped, &is_ambiguous);
+	operation = find_operation(event->id.slot, charged);
 	if (!operation) {
 		add_counters(&event->totals->unowned, &delta);
 		return;
 	}
 	add_counters(thread->active ? &operation->seek : &operation->scan, &delta);
 	add_counters(&event->totals->attributed, &delta);
+	if (is_ambiguous)
+		ADD(operation->tombstones_ambiguous, delta.tombstones_skipped);
 }
 
 /* Where the iterator stands: DBIter::saved_key_, which outlives a scan that ran off the end. */
@@ -576,6 +710,7 @@ seek_return(struct pt_regs *registers, struct event *event)
 		operation->return_ns = bpf_ktime_get_ns();
 		ADD(event->totals->seek_histogram[bucket_of(operation->return_ns - operation->start_ns)], 1);
 		estimate_seek(event, operation);
+		note_positioned(event, operation);
 	}
 	event->thread->owner = event->thread->active;
 	event->thread->active = 0;
@@ -599,6 +734,7 @@ iterator_end(struct pt_regs *registers, struct event *event)
 				     (const void *)(registers->di + event->recipe->db_iter_offset)))
 		ADD(event->totals->read_failures, 1);
 	id.iterator = iterator;
+	forget_positioned(event->thread, iterator);
 	bpf_map_delete_elem(&sexton_identities, &id);
 	operation = find_operation(event->id.slot, iterator);
 	if (!operation)

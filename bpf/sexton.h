@@ -28,6 +28,10 @@
 /* Iterators of all targets that are open at the same time in a window. */
 #define SEXTON_ITERATORS_MAX 32768
 
+/* Iterators of one thread that are positioned at the same time and told apart. A merge or a join has two or three;
+ * of more, those positioned the longest ago are no longer asked whether they have moved. */
+#define SEXTON_POSITIONED_MAX 4
+
 /* SST files of all targets that are read from in a window. A database has some thousands of them; those that do
  * not fit are read all the same, but get no latencies of their own. */
 #define SEXTON_FILES_MAX 8192
@@ -115,6 +119,11 @@ struct sexton_recipe {
 	unsigned int keys_skipped_offset;
 	/* Offset in BlockFetcher of the pointer to its file, or SEXTON_FETCH_FILE_UNKNOWN. */
 	unsigned int fetch_file_offset;
+	/* Offset in DBIter of local_stats_.skip_count_, which num_internal_keys_skipped_ is added to before each further
+	 * call, or 0 when not known. */
+	unsigned int skip_count_offset;
+	/* Whether the dynamic thread vector is musl's, not glibc's. */
+	unsigned int has_musl_vector;
 	/* What an entry that is followed takes from the credit, its return included; by enum sexton_site. */
 	unsigned int price_ns[SEXTON_SITES_MAX];
 };
@@ -189,6 +198,11 @@ struct sexton_operation {
 	unsigned int padding;
 	/* The iterator's own count at the return of the positioning call. */
 	unsigned long long keys_skipped_at_return;
+	/* Keys that the iterator had stepped over, by its own count of all its calls, when the thread was last looked
+	 * at. */
+	unsigned long long keys_walked;
+	/* Tombstones of the scan that may be another iterator's: several of the thread had moved. */
+	unsigned long long tombstones_ambiguous;
 	/* What the iterator was positioned by. */
 	unsigned char key[SEXTON_KEY_BYTES_MAX];
 	/* Where the iterator stood at the end of the operation: what was skipped lies between the two. */
@@ -246,6 +260,14 @@ struct sexton_thread {
 	unsigned long long fetch_file;
 	unsigned long long fetch_reads;
 	unsigned long long fetch_bytes;
+	/* Iterators that were positioned, the last one first, without gaps: those that can have moved. */
+	unsigned long long positioned[SEXTON_POSITIONED_MAX];
+	/* At the last event that looked: how many of them are known, how many of these had moved, one that had, and
+	 * how many keys it had stepped over. */
+	unsigned int known;
+	unsigned int moved;
+	unsigned long long mover;
+	unsigned long long mover_keys;
 };
 
 /* Names a file in the map, for as long as it is open: by its RandomAccessFileReader. */
@@ -346,15 +368,15 @@ struct sexton_process_event {
 #define SEXTON_ASSERT_SIZE(type, bytes) \
 	_Static_assert(sizeof(type) == (bytes), #type " must be " #bytes " bytes in C and in Rust")
 
-SEXTON_ASSERT_SIZE(struct sexton_recipe, 112);
+SEXTON_ASSERT_SIZE(struct sexton_recipe, 120);
 SEXTON_ASSERT_SIZE(struct sexton_process, 20);
 SEXTON_ASSERT_SIZE(struct sexton_spending, 16);
 SEXTON_ASSERT_SIZE(struct sexton_counters, 40);
-SEXTON_ASSERT_SIZE(struct sexton_operation, 472);
+SEXTON_ASSERT_SIZE(struct sexton_operation, 488);
 SEXTON_ASSERT_SIZE(struct sexton_iterator_id, 16);
 SEXTON_ASSERT_SIZE(struct sexton_thread_id, 8);
 SEXTON_ASSERT_SIZE(struct sexton_identity, 32);
-SEXTON_ASSERT_SIZE(struct sexton_thread, 120);
+SEXTON_ASSERT_SIZE(struct sexton_thread, 176);
 SEXTON_ASSERT_SIZE(struct sexton_fetches, 24);
 SEXTON_ASSERT_SIZE(struct sexton_learnt, 8);
 SEXTON_ASSERT_SIZE(struct sexton_file_id, 16);
@@ -363,6 +385,6 @@ SEXTON_ASSERT_SIZE(struct sexton_totals, 1072);
 SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 88);
 SEXTON_ASSERT_SIZE(struct sexton_process_event, 16);
 _Static_assert(SEXTON_SITES <= SEXTON_SITES_MAX, "every site has room");
-_Static_assert(__builtin_offsetof(struct sexton_operation, end_key) == 344, "the keys end the operation");
+_Static_assert(__builtin_offsetof(struct sexton_operation, end_key) == 360, "the keys end the operation");
 
 #endif

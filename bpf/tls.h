@@ -7,7 +7,8 @@
  *
  * glibc's dynamic thread vector (sysdeps/generic/dl-dtv.h) is an array of 16-byte slots; slot -1 holds
  * its length in slots, slot 0 its generation. A slot is -1 before the thread first touched the module:
- * that thread has counted nothing, which is not an error.
+ * that thread has counted nothing, which is not an error. musl's (ldso/dynlink.c, src/env/__init_tls.c) is an array of
+ * pointers; the first word is its length.
  *
  * The functions are the same for a probe (the current thread, no sleeping) and for the sentinel (any
  * thread, sleepable): `sleepable` is a constant at every call, so that only one of the two ways to read
@@ -19,6 +20,7 @@
 #define TLS_DTV_OFFSET 8
 #define TLS_DTV_SLOT_BYTES 16
 #define TLS_DTV_UNALLOCATED (~0ULL)
+#define TLS_MUSL_DTV_SLOT_BYTES 8
 
 enum tls_result {
 	/* *block holds the address. */
@@ -42,6 +44,8 @@ static __always_inline enum tls_result
 tls_block(struct task_struct *task, __u64 thread_pointer, const struct sexton_recipe *recipe,
 	  __u64 *block, const bool sleepable)
 {
+	__u64 slot_bytes = recipe->has_musl_vector ? TLS_MUSL_DTV_SLOT_BYTES : TLS_DTV_SLOT_BYTES;
+	__u64 length_before = recipe->has_musl_vector ? 0 : TLS_DTV_SLOT_BYTES;
 	__u64 dtv = 0, length = 0;
 
 	if (!thread_pointer)
@@ -52,12 +56,12 @@ tls_block(struct task_struct *task, __u64 thread_pointer, const struct sexton_re
 	}
 	if (read_user(&dtv, sizeof(dtv), thread_pointer + TLS_DTV_OFFSET, task, sleepable))
 		return TLS_UNREADABLE;
-	if (read_user(&length, sizeof(length), dtv - TLS_DTV_SLOT_BYTES, task, sleepable))
+	if (read_user(&length, sizeof(length), dtv - length_before, task, sleepable))
 		return TLS_UNREADABLE;
 	/* A vector that is too short belongs to a thread older than the module. */
 	if (recipe->module_id > length)
 		return TLS_UNTOUCHED;
-	if (read_user(block, sizeof(*block), dtv + TLS_DTV_SLOT_BYTES * recipe->module_id, task, sleepable))
+	if (read_user(block, sizeof(*block), dtv + slot_bytes * recipe->module_id, task, sleepable))
 		return TLS_UNREADABLE;
 	if (!*block || *block == TLS_DTV_UNALLOCATED)
 		return TLS_UNTOUCHED;

@@ -50,6 +50,8 @@ if [ "$stage" = test ]; then
     want mariadb-server-core "a MariaDB server with MyRocks is observed in the tests"
     want mariadb-client-core "asks that server what it counted"
     want libsnappy1v5 "MyRocks needs it"
+    want musl-tools "a C program on musl, with RocksDB's Java library in it, is observed in the tests" musl-gcc
+    want python3-pip "fetches the C++ library that this library needs on musl" pip3
     want python3 "loads damaged libraries, and two RocksDBs at a time, in the tests" python3
 fi
 if [ ${#missing[@]} -gt 0 ]; then
@@ -80,6 +82,22 @@ for version in "${rocksdbjni[@]}"; do
             -Dmdep.useBaseVersion=true
     fi
 done
+
+# Debian has no C++ library for musl; wheels for Alpine Linux bring theirs. This is the newest that asks for nothing that
+# Debian's musl lacks (packed relocations).
+if [ ! -e "$tools/musl/libstdc++.so.6" ]; then
+    say "unpacking the C++ library for musl out of a Python wheel into $tools"
+    scratch=$(mktemp -d)
+    pip3 download -q --no-deps --only-binary=:all: --platform musllinux_1_1_x86_64 --python-version 3.11 \
+        -d "$scratch" greenlet==2.0.2
+    echo "5454276c07d27a740c5892f4907c86327b632127dd9abec42ee62e12427ff7e3 $(echo "$scratch"/greenlet-*.whl)" |
+        sha256sum --check --quiet
+    python3 -m zipfile -e "$scratch"/greenlet-*.whl "$scratch"
+    mkdir -p "$tools/musl"
+    cp "$scratch"/greenlet.libs/* "$tools/musl"
+    (cd "$tools/musl" && ln -sf libgcc_s-*.so.1 libgcc_s.so.1 && ln -sf libstdc++-*.so.6.* libstdc++.so.6)
+    rm -rf "$scratch"
+fi
 
 # unpack PACKAGE DIRECTORY: unpacks a package that is not to be installed.
 unpack() {

@@ -68,7 +68,11 @@ impl Readers {
 
 /// The native library of RocksDB's Java library `version`, unpacked into `directory`.
 pub fn java_library(version: &str, directory: &Path) -> Result<PathBuf> {
-    let name = "librocksdbjni-linux64.so";
+    java_library_named("librocksdbjni-linux64.so", version, directory)
+}
+
+/// The same of the file that is meant for another C library.
+pub fn java_library_named(name: &str, version: &str, directory: &Path) -> Result<PathBuf> {
     let mut command = Command::new(artifact::installed("jar", "default-jdk-headless")?);
     command.current_dir(directory).arg("--extract").arg("--file");
     command.arg(artifact::tool(&format!("rocksdbjni-{version}.jar"))?).arg(name).stdin(Stdio::null());

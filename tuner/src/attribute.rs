@@ -302,6 +302,7 @@ mod tests {
                 scan_elapsed_ns,
                 block_fetches,
                 estimated: false,
+                ambiguous: false,
             },
         )
     }
@@ -358,6 +359,7 @@ mod tests {
             scan_elapsed_ns: 0,
             block_fetches: BlockFetches::default(),
             estimated: false,
+            ambiguous: false,
         }
     }
 

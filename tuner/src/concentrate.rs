@@ -101,6 +101,7 @@ mod tests {
             scan_elapsed_ns: 0,
             block_fetches: BlockFetches::default(),
             estimated: false,
+            ambiguous: false,
         }
     }
 

@@ -143,6 +143,10 @@ pub struct Observation {
     /// stepped over, by the iterator's own count. RocksDB's counters stood still.
     #[serde(default)]
     pub estimated: bool,
+    /// Whether too many of its tombstones may be another iterator's to say where they lie: several iterators of the thread
+    /// had moved.
+    #[serde(default)]
+    pub ambiguous: bool,
 }
 
 impl Observation {

@@ -228,6 +228,7 @@ pub(crate) mod tests {
             scan_elapsed_ns: scan.2,
             block_fetches: BlockFetches::default(),
             estimated: false,
+            ambiguous: false,
         }
     }
 

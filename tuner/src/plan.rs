@@ -216,6 +216,8 @@ pub enum Rule {
     Checkpoint,
     /// The database shares SST files with another one, and which of them is the checkpoint cannot be told.
     PossibleCheckpoint,
+    /// Several iterators of a thread had moved, and whose the tombstones were does not show.
+    AmbiguousIterator,
     /// The policy does not list the column family.
     ExcludedColumnFamily,
     /// Its keys are not in bytewise order, or in which order they are is not known.
@@ -263,6 +265,7 @@ impl Rule {
             Rule::ReadOnlyDatabase => "read_only_database",
             Rule::Checkpoint => "checkpoint",
             Rule::PossibleCheckpoint => "possible_checkpoint",
+            Rule::AmbiguousIterator => "ambiguous_iterator",
             Rule::ExcludedColumnFamily => "excluded_column_family",
             Rule::Comparator => "comparator",
             Rule::BelowThreshold => "below_threshold",

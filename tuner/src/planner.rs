@@ -387,6 +387,11 @@ impl<'a> Planner<'a> {
             return Err((Rule::FilesNotSeen, reason));
         }
         may_be_acted_on(target.policy, evidence)?;
+        if range.ambiguous {
+            let reason =
+                "several iterators of one thread had moved, and whose the tombstones were does not show";
+            return Err((Rule::AmbiguousIterator, reason.to_owned()));
+        }
         let Some(column_family) = &range.column_family else {
             let reason = "the probes could not tell which column family these operations were in";
             return Err((Rule::UnknownColumnFamily, reason.to_owned()));

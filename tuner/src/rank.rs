@@ -56,6 +56,10 @@ pub struct RangeAssessment {
     pub database: String,
     /// Column family; `None` where no probe could tell: then the range is everything, and is only reported.
     pub column_family: Option<String>,
+    /// Whether these are operations whose iterator could not be told from others of its thread: then there is no column
+    /// family either.
+    #[serde(default)]
+    pub ambiguous: bool,
     /// Its keys.
     pub range: KeyRange,
     /// Painful operations that lost time in it, per second.
@@ -136,6 +140,7 @@ pub fn assess(
         factor: Scale::of(&evidence.window, &evidence.sentinel).factor() * left_out(evidence),
     };
     let by_name = by_column_family(evidence, observations);
+    let ambiguous: Vec<&Observation> = observations.iter().filter(|seen| seen.ambiguous).collect();
     let parts: BTreeMap<&str, Vec<SstFile>> = by_name
         .iter()
         .filter_map(|(name, observations)| Some(((*name)?, parts(evidence, (*name)?, observations))))
@@ -147,9 +152,10 @@ pub fn assess(
                 let parts = parts.get(name).map_or(&[][..], Vec::as_slice);
                 picture.add(&assessor, target_policy, name, &observations, parts);
             }
-            None => picture.add_unknown(&assessor, &observations),
+            None => picture.unknown = picture.add_nowhere(&assessor, &observations),
         }
     }
+    picture.ambiguous = picture.add_nowhere(&assessor, &ambiguous);
     let rows = join(&picture.observation_shares, &picture.file_shares).map_err(|error| {
         AssessError::Join { database: evidence.database.clone(), source: Box::new(error) }
     })?;
@@ -182,7 +188,7 @@ pub(crate) fn compare(one: &RangeAssessment, two: &RangeAssessment) -> std::cmp:
 }
 
 /// Observations by column family. Where a probe could not tell and only one column family has files,
-/// it is that one.
+/// it is that one. Those whose iterator is not known are left out.
 pub(crate) fn by_column_family<'a>(
     evidence: &'a Evidence,
     observations: &'a [Observation],
@@ -190,7 +196,7 @@ pub(crate) fn by_column_family<'a>(
     let names: BTreeSet<&str> = evidence.files.iter().map(|file| file.column_family.as_str()).collect();
     let only = if names.len() == 1 { names.first().copied() } else { None };
     let mut groups: BTreeMap<Option<&str>, Vec<&Observation>> = BTreeMap::new();
-    for observation in observations {
+    for observation in observations.iter().filter(|seen| !seen.ambiguous) {
         groups.entry(observation.column_family.as_deref().or(only)).or_default().push(observation);
     }
     groups
@@ -214,7 +220,10 @@ struct Assessor<'a> {
 #[derive(Default)]
 struct Picture<'a> {
     families: Vec<(&'a str, ColumnFamily<'a>)>,
+    /// The range of operations whose column family is not known.
     unknown: Option<u32>,
+    /// The range of those whose iterator is not known.
+    ambiguous: Option<u32>,
     next_range: u32,
     observation_shares: Vec<ObservationShare>,
     file_shares: Vec<FileShare>,
@@ -257,10 +266,13 @@ impl<'a> Picture<'a> {
         self.families.push((name, family));
     }
 
-    fn add_unknown(&mut self, assessor: &Assessor<'_>, observations: &[&Observation]) {
+    /// Operations that lie nowhere in the key space; the number of the range that stands for them.
+    fn add_nowhere(&mut self, assessor: &Assessor<'_>, observations: &[&Observation]) -> Option<u32> {
+        if observations.is_empty() {
+            return None;
+        }
         let number = self.next_range;
         self.next_range = self.next_range.saturating_add(1);
-        self.unknown = Some(number);
         for observation in observations {
             let loss = assessor.costs.loss(observation);
             let Events { tombstones, block_reads, block_cache_hits } = events(observation);
@@ -278,11 +290,12 @@ impl<'a> Picture<'a> {
                 block_read_ns: loss.block_read_ns,
             });
         }
+        Some(number)
     }
 
     /// Name, keys and files (none of the unknown column family's) of the range with this number.
     fn find(&self, number: u32) -> Option<(Option<&'a str>, KeyRange, Option<&Levels>)> {
-        if self.unknown == Some(number) {
+        if [self.unknown, self.ambiguous].contains(&Some(number)) {
             return Some((None, KeyRange::everything(), None));
         }
         let found =
@@ -315,6 +328,7 @@ impl Assessor<'_> {
             target: self.evidence.target.clone(),
             database: self.evidence.database.clone(),
             column_family: column_family.map(str::to_owned),
+            ambiguous: picture.ambiguous == Some(row.range),
             range,
             operations_per_second: per_second(row.operations as f64),
             tombstones_per_seek: per_operation(row.tombstones),

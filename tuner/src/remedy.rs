@@ -266,6 +266,7 @@ mod tests {
             target: "t".to_owned(),
             database: "/db".to_owned(),
             column_family: Some("cf".to_owned()),
+            ambiguous: false,
             range: KeyRange::with_prefix(Key::new("a")),
             operations_per_second: 1.0,
             tombstones_per_seek: 1000.0,

@@ -111,6 +111,7 @@ prop_compose! {
             scan_elapsed_ns,
             block_fetches,
             estimated,
+            ambiguous: false,
         }
     }
 }

@@ -193,6 +193,7 @@ fn observations(target: &Target, result: &WindowResult, show_keys: bool) -> Vec<
                 "scan_elapsed_ns": seen.scan_elapsed_ns,
                 "block_fetches": seen.block_fetches,
                 "estimated": seen.estimated,
+                "ambiguous": seen.ambiguous,
                 "database": database,
                 "column_family": column_family,
             })

@@ -168,6 +168,7 @@ fn tls_words(recipe: Option<TlsRecipe>) -> String {
     match recipe {
         Some(TlsRecipe::Static { offset }) => format!("static, thread pointer {offset:+#x}"),
         Some(TlsRecipe::DynamicThreadVector { module_id }) => format!("dynamic, module {module_id}"),
+        Some(TlsRecipe::MuslThreadVector { module_id }) => format!("dynamic by musl, module {module_id}"),
         None => "none that matters".to_owned(),
     }
 }

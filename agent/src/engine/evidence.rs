@@ -305,6 +305,7 @@ mod tests {
             scan_elapsed_ns: 0,
             block_fetches: BlockFetches::default(),
             estimated: false,
+            ambiguous: false,
         }
     }
 

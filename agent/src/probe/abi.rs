@@ -71,13 +71,13 @@ unsafe impl Record for sexton_thread_reading {}
 // SAFETY: as above.
 unsafe impl Record for sexton_process_event {}
 
-const _: () = assert!(size_of::<sexton_recipe>() == 112);
-const _: () = assert!(size_of::<sexton_operation>() == 472);
-const _: () = assert!(size_of::<sexton_thread>() == 120);
+const _: () = assert!(size_of::<sexton_recipe>() == 120);
+const _: () = assert!(size_of::<sexton_operation>() == 488);
+const _: () = assert!(size_of::<sexton_thread>() == 176);
 const _: () = assert!(size_of::<sexton_totals>() == 1072);
 const _: () = assert!(size_of::<sexton_thread_reading>() == 88);
 const _: () = assert!(size_of::<sexton_process_event>() == 16);
-const _: () = assert!(std::mem::offset_of!(sexton_operation, end_key) == 344);
+const _: () = assert!(std::mem::offset_of!(sexton_operation, end_key) == 360);
 
 impl From<sexton_counters> for Counters {
     fn from(counters: sexton_counters) -> Counters {

@@ -6,6 +6,9 @@ use super::abi::{
 use sexton_tuner::evidence::{Observation, SeekKind};
 use sexton_tuner::key::Key;
 
+/// Of the tombstones of an operation, one in so many may be another iterator's: a ranking is not more exact than that.
+const AMBIGUOUS_SHARE: u64 = 10;
+
 /// A painful operation with the addresses that say whose it is.
 #[derive(Clone, Debug)]
 pub struct Operation {
@@ -47,9 +50,16 @@ impl Operation {
                 },
                 block_fetches: raw.fetches.into(),
                 estimated: raw.is_estimated != 0,
+                ambiguous: is_ambiguous(raw),
             },
         }
     }
+}
+
+/// Whether so many of an operation's tombstones may be another iterator's that they say nothing of where it has been.
+fn is_ambiguous(raw: &sexton_operation) -> bool {
+    let tombstones = raw.seek.tombstones_skipped.saturating_add(raw.scan.tombstones_skipped);
+    raw.tombstones_ambiguous.saturating_mul(AMBIGUOUS_SHARE) > tombstones
 }
 
 /// The valid bytes of a key's room.
@@ -76,6 +86,17 @@ mod tests {
         let inside = sexton_operation { return_ns: 0, ..returned };
         let seen = Operation::from_record(&inside).observation;
         assert_eq!((seen.seek_latency_ns, seen.scan_elapsed_ns), (30, 0));
+    }
+
+    #[test]
+    fn an_operation_is_ambiguous_when_more_than_a_tenth_of_its_tombstones_are() {
+        let mut raw = sexton_operation::default();
+        raw.seek.tombstones_skipped = 40_000;
+        assert!(!Operation::from_record(&raw).observation.ambiguous);
+        (raw.scan.tombstones_skipped, raw.tombstones_ambiguous) = (4_000, 4_000);
+        assert!(!Operation::from_record(&raw).observation.ambiguous);
+        (raw.scan.tombstones_skipped, raw.tombstones_ambiguous) = (5_000, 5_000);
+        assert!(Operation::from_record(&raw).observation.ambiguous);
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub fn recipe(
         db_iter_offset: module.db_iter_offset.unwrap_or(0),
         current_key_offset: module.current_key_offset.unwrap_or(0),
         keys_skipped_offset,
+        skip_count_offset: module.skip_count_offset.unwrap_or(0),
         fetch_file_offset: abi::SEXTON_FETCH_FILE_UNKNOWN,
         process_id: target.process.pid,
         price_ns: credit.price_ns,
@@ -58,14 +59,16 @@ fn thread_counters(target: &Target) -> Result<abi::sexton_recipe, ProbeError> {
     if !neighbours {
         return Err(ProbeError::Layout { pid: target.process.pid, versions: layout.versions.clone() });
     }
-    let (module_id, static_offset) = match tls {
-        TlsRecipe::Static { offset } => (0, offset),
-        TlsRecipe::DynamicThreadVector { module_id } => (module_id, 0),
+    let (module_id, static_offset, has_musl_vector) = match tls {
+        TlsRecipe::Static { offset } => (0, offset, 0),
+        TlsRecipe::DynamicThreadVector { module_id } => (module_id, 0, 0),
+        TlsRecipe::MuslThreadVector { module_id } => (module_id, 0, 1),
     };
     Ok(abi::sexton_recipe {
         has_perf_context: 1,
         module_id,
         static_offset,
+        has_musl_vector,
         perf_context_offset,
         perf_level_offset: module.perf_level_offset.unwrap_or(abi::SEXTON_OFFSET_ABSENT as u64),
         block_counters_offset: layout.block_cache_hit_count,

@@ -449,10 +449,16 @@ fn settle(
         let delta = if now.fell_below(boundary) { now } else { now.minus(boundary) };
         let in_seek = thread.active != 0;
         let charged = if in_seek { thread.active } else { thread.owner };
+        // Which of them has moved since then is not asked: the process may have gone on, or have gone.
+        let is_one_of_several =
+            thread.positioned.iter().filter(|iterator| open.contains_key(iterator)).count() > 1;
         let Some(operation) = open.get_mut(&charged) else { continue };
         let part = if in_seek { &mut operation.seek } else { &mut operation.scan };
         *part = raw(Counters::from(*part).plus(delta));
         settled = settled.plus(delta);
+        if !in_seek && is_one_of_several {
+            operation.tombstones_ambiguous += delta.tombstones_skipped;
+        }
     }
     settled
 }

@@ -112,7 +112,7 @@ fn module(
         InspectError::Unsupported { pid, path: path.clone(), what }
     })?;
     let versions = versions(found, &around.databases.directories, is_one_of_several);
-    let place = Place { pid, found, is_musl: is_musl(around.maps), load_bias };
+    let place = Place { pid, found, maps: around.maps, executable: &around.facts.executable, load_bias };
     let counters = match counters::find(&place, &versions, gaps) {
         Ok(counters) => Some(counters),
         Err(NoCounters::NotYet(source)) => {
@@ -141,6 +141,7 @@ fn module(
         db_iter_offset: facts.db_iter_offset,
         current_key_offset: facts.current_key_offset,
         keys_skipped_offset: facts.keys_skipped_offset,
+        skip_count_offset: facts.skip_count_offset,
         counts: known.map_or_else(|| without_perf_context(facts), |_| CountSource::PerfContext),
         tls: known.map(|counters| counters.place.recipe),
         perf_level_offset: known.and_then(|counters| counters.place.perf_level_offset),
@@ -153,10 +154,6 @@ fn module(
 /// What can be counted without `perf_context`.
 fn without_perf_context(facts: &ModuleFacts) -> CountSource {
     facts.keys_skipped_offset.map_or(CountSource::Nothing, |_| CountSource::IteratorEstimate)
-}
-
-fn is_musl(maps: &Maps) -> bool {
-    maps.has_file_named("ld-musl-") || maps.has_file_named("libc.musl-")
 }
 
 /// What is known of the version, the surest source first. With several copies in one process a database

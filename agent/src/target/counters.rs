@@ -8,12 +8,15 @@ use super::facts::{Gap, LayoutSource, PerfContextLayout, TlsRecipe, Version};
 use super::gaps;
 use super::layout;
 use super::library;
+use super::linker;
+use super::maps::Maps;
 use super::memory;
 use super::search::{Found, executable_identity};
 use super::symbols::PERF_CONTEXT;
 use super::tls::{self, Placed, TlsError};
 use crate::confinement;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// The counters of one module in one process.
 pub(super) struct Counters {
@@ -33,8 +36,10 @@ pub(super) struct Place<'a> {
     pub pid: u32,
     /// The module.
     pub found: &'a Found,
-    /// Whether the process has musl, not glibc.
-    pub is_musl: bool,
+    /// What it has mapped.
+    pub maps: &'a Maps,
+    /// Its executable.
+    pub executable: &'a Path,
     /// What to add to the file's addresses.
     pub load_bias: u64,
 }
@@ -95,12 +100,21 @@ fn placed(place: &Place<'_>) -> Result<Placed, NoCounters> {
         }
     };
     match result {
-        Ok(Placed { recipe: TlsRecipe::DynamicThreadVector { .. }, .. }) if place.is_musl => {
-            Err(NoCounters::Never("thread-local storage is laid out by musl, which is not known here".into()))
-        }
-        Ok(placed) => Ok(placed),
+        Ok(placed) => Ok(Placed { recipe: by_linker(place, placed.recipe), ..placed }),
         Err(error @ TlsError::NotInitialised) => Err(NoCounters::NotYet(error)),
         Err(error) => Err(NoCounters::Never(error.to_string())),
+    }
+}
+
+/// The way through the vector that the process' dynamic linker lays out.
+fn by_linker(place: &Place<'_>, recipe: TlsRecipe) -> TlsRecipe {
+    match recipe {
+        TlsRecipe::DynamicThreadVector { module_id }
+            if linker::is_musl(place.pid, place.maps, place.executable) =>
+        {
+            TlsRecipe::MuslThreadVector { module_id }
+        }
+        recipe => recipe,
     }
 }
 

@@ -110,6 +110,10 @@ pub struct RocksDbModule {
     /// Offset of `DBIter::num_internal_keys_skipped_` inside `DBIter`, a `uint64_t` that counts what the
     /// iterator's last call stepped over, from its methods' code; `None` where the code did not show it.
     pub keys_skipped_offset: Option<u32>,
+    /// Offset of `DBIter::local_stats_.skip_count_` inside `DBIter`, a `uint64_t` that the former is added to before each
+    /// further call, from the same code; `None` where it did not show it: then iterators of one thread are not told apart
+    /// by what they have stepped over.
+    pub skip_count_offset: Option<u32>,
     /// What can be counted in this module.
     pub counts: CountSource,
     /// How to find the module's thread-local block of a thread; `None` where nothing wanted is thread-local.
@@ -240,6 +244,11 @@ pub enum TlsRecipe {
     },
     /// `block = dtv[module_id]`: libraries loaded with `dlopen`.
     DynamicThreadVector {
+        /// Module id that the dynamic linker assigned.
+        module_id: u64,
+    },
+    /// The same with musl's vector, which is an array of pointers.
+    MuslThreadVector {
         /// Module id that the dynamic linker assigned.
         module_id: u64,
     },

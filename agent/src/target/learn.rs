@@ -133,6 +133,20 @@ impl<'a, 'f> Reader<'a, 'f> {
         common.next().is_none().then_some(*offset)
     }
 
+    /// The offset of `DBIter::local_stats_.skip_count_`, which `num_internal_keys_skipped_` is added to: the one member that
+    /// all of these methods agree on in which it shows.
+    pub fn skip_count_offset(&mut self, methods: &[u64]) -> Option<u32> {
+        let skipped = self.keys_skipped_offset(methods)?;
+        let mut grown = BTreeSet::new();
+        for &method in methods {
+            grown.extend(self.trace(method).accesses.iter().filter_map(|access| match access {
+                Access::MemberAdded { to, added } if *added == skipped => Some(*to),
+                _ => None,
+            }));
+        }
+        the_only(grown.into_iter())
+    }
+
     /// Where RocksDB counts skipped keys, from the code that can be reached from these methods. Only offsets
     /// that some version has are believed.
     pub fn counting_code(&mut self, methods: &[u64], known_offsets: &[u32]) -> Option<CountingCode> {

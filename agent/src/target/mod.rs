@@ -20,6 +20,7 @@ pub mod layout;
 mod learn;
 pub mod library;
 pub mod library_child;
+mod linker;
 pub mod links;
 pub mod maps;
 pub mod memory;

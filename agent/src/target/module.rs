@@ -57,6 +57,8 @@ pub struct ModuleFacts {
     pub current_key_offset: Option<u32>,
     /// Offset of `num_internal_keys_skipped_` in `DBIter`.
     pub keys_skipped_offset: Option<u32>,
+    /// Offset of `local_stats_.skip_count_` in `DBIter`.
+    pub skip_count_offset: Option<u32>,
     /// The symbol `rocksdb::perf_context`.
     pub perf_context: Option<Symbol>,
     /// The symbol `rocksdb::perf_level`, where it is thread-local.
@@ -252,6 +254,7 @@ fn analyse(source: &Source<'_>, headers: &ElfHeaders, symbols: &Symbols) -> Resu
     let symbol = |name| symbols.get(name).map(|located| located.symbol);
     let mut reader = Reader::new(source, headers);
     let counting = symbols.addresses(&[&STOCK_TAKING[..], &COUNTING[..]].concat());
+    let stock_taking = symbols.addresses(&STOCK_TAKING);
     Ok(ModuleFacts {
         fixed_address: headers.fixed_address,
         says_pie: headers.says_pie(source),
@@ -263,7 +266,8 @@ fn analyse(source: &Source<'_>, headers: &ElfHeaders, symbols: &Symbols) -> Resu
         sites,
         db_iter_offset,
         current_key_offset: symbol(CURRENT_KEY).and_then(|key| reader.slice_member(key.value, key.size)),
-        keys_skipped_offset: reader.keys_skipped_offset(&symbols.addresses(&STOCK_TAKING)),
+        keys_skipped_offset: reader.keys_skipped_offset(&stock_taking),
+        skip_count_offset: reader.skip_count_offset(&stock_taking),
         perf_context: symbol(PERF_CONTEXT),
         perf_level: symbol(PERF_LEVEL).filter(|symbol| symbol.thread_local),
         counting_code: reader.counting_code(&counting, &layout::known_skip_offsets()),

@@ -69,6 +69,7 @@ fn facts(fixed_address: bool) -> ModuleFacts {
         db_iter_offset: None,
         current_key_offset: None,
         keys_skipped_offset: None,
+        skip_count_offset: None,
         perf_context: None,
         perf_level: None,
         counting_code: None,

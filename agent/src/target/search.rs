@@ -164,7 +164,7 @@ fn with_the_code(
 
 /// Opens the very file that is mapped and gives the path that did it. `map_files` needs
 /// CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN; without it the file is opened by name and compared.
-fn open_mapped(pid: u32, mapping: &Mapping) -> io::Result<(File, PathBuf)> {
+pub(super) fn open_mapped(pid: u32, mapping: &Mapping) -> io::Result<(File, PathBuf)> {
     let path = mapping.map_files_path(pid);
     let denied = match open_regular(&path) {
         Ok(file) => return Ok((file, path)),

@@ -85,6 +85,8 @@ fn a_stripped_copy_tells_the_same() {
     assert_eq!(sites(&copy), sites(&original));
     assert!(original.keys_skipped_offset.is_some());
     assert_eq!(copy.keys_skipped_offset, original.keys_skipped_offset);
+    assert!(original.skip_count_offset.is_some());
+    assert_eq!(copy.skip_count_offset, original.skip_count_offset);
     assert_eq!(copy.db_iter_offset, original.db_iter_offset);
     assert_eq!(copy.current_key_offset, original.current_key_offset);
     // What is not virtual is gone.

@@ -56,7 +56,7 @@ impl TlsError {
             TlsError::Unreadable { .. } => "Run sexton as root, or give it CAP_SYS_PTRACE.",
             _ => {
                 "The library was built in a way that is not known here: use a RocksDB built with GCC or Clang for \
-                 glibc, with the default TLS model."
+                 glibc or musl, with the default TLS model."
             }
         }
     }

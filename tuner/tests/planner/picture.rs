@@ -191,6 +191,7 @@ fn observation(fields: &Fields<'_>, column_family: Option<String>) -> Result<Obs
         scan_elapsed_ns: scan.named("took").map_or(Ok(0), parse_time)?,
         block_fetches,
         estimated: fields.0.last() == Some(&"estimated"),
+        ambiguous: fields.0.last() == Some(&"ambiguous"),
     })
 }
 

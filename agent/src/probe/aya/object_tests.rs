@@ -81,6 +81,8 @@ fn of_rust() -> BTreeMap<&'static str, Structure> {
             is_estimated,
             padding,
             keys_skipped_at_return,
+            keys_walked,
+            tombstones_ambiguous,
             key,
             end_key
         }),
@@ -100,6 +102,8 @@ fn of_rust() -> BTreeMap<&'static str, Structure> {
             has_perf_context,
             keys_skipped_offset,
             fetch_file_offset,
+            skip_count_offset,
+            has_musl_vector,
             price_ns
         }),
         of_rust!(sexton_site_hits { entries, entries_skipped, returns, returns_skipped }),
@@ -115,7 +119,12 @@ fn of_rust() -> BTreeMap<&'static str, Structure> {
             fetch_iterator,
             fetch_file,
             fetch_reads,
-            fetch_bytes
+            fetch_bytes,
+            positioned,
+            known,
+            moved,
+            mover,
+            mover_keys
         }),
         of_rust!(sexton_thread_id { thread_id, slot }),
         of_rust!(sexton_totals {
