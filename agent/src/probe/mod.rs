@@ -17,6 +17,7 @@ mod features;
 #[cfg(test)]
 mod fuzz;
 pub mod governor;
+mod haste;
 mod libbpf;
 mod libbpf_log;
 mod loader;

@@ -17,6 +17,7 @@ use super::abi::{
     sexton_thread, sexton_totals,
 };
 use super::account::ThreadKey;
+use super::haste::Haste;
 use super::operation::Operation;
 use super::programs::{Armed, Programs};
 use super::recipe::{Thresholds, recipe};
@@ -180,7 +181,9 @@ impl Windows {
         let totals_before = self.programs.totals(slot)?;
         self.programs.reset_spending(slot)?;
         self.programs.set_granted(slot, granted_ns)?;
+        let haste = Haste::begin();
         let armed = self.programs.arm(slot, &recipe, module, &sites)?;
+        drop(haste);
         Ok(OpenWindow {
             slot,
             recipe,
@@ -395,6 +398,7 @@ impl OpenWindow {
     pub fn disarm(&mut self) -> u64 {
         if self.armed.is_armed() {
             self.armed_ns = u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let _haste = Haste::begin();
             self.armed.disarm();
         }
         self.armed_ns
