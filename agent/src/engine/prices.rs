@@ -12,12 +12,17 @@ use tracing::{debug, warn};
 /// this makes it a hundredth of a percent.
 const LEARN_INTERVAL: Duration = Duration::from_secs(600);
 
+/// Windows before which they are learnt at first, one time each: nothing is followed meanwhile, and on a busy machine
+/// three times at once would be a second.
+const LEARNINGS_AT_FIRST: u32 = 3;
+
 /// The prices in force.
 #[derive(Debug, Default)]
 pub struct Prices {
     calibration: Calibration,
     learnt: Option<ProbePrices>,
     tried: Option<Instant>,
+    tries: u32,
 }
 
 /// Prices that have changed.
@@ -42,10 +47,12 @@ impl Prices {
 
     /// Learns them where it is time to; gives what has changed.
     pub fn learn(&mut self, windows: &mut Windows) -> Option<Changed> {
-        if self.tried.is_some_and(|tried| tried.elapsed() < LEARN_INTERVAL) {
+        let was_now = self.tried.is_some_and(|tried| tried.elapsed() < LEARN_INTERVAL);
+        if was_now && self.tries >= LEARNINGS_AT_FIRST {
             return None;
         }
         let is_first = self.tried.replace(Instant::now()).is_none();
+        self.tries = self.tries.saturating_add(1);
         let former = self.in_force();
         match self.calibration.learn(windows) {
             Ok(prices) => {

@@ -33,8 +33,8 @@ const FUNCTIONS_PER_CALL: u64 = 3;
 /// Rounds of which the median is taken: what an interruption has made longer is left out.
 const ROUNDS: usize = 15;
 
-/// Measurements for the first prices: one of them may have met a busy moment of the machine.
-const MEASUREMENTS_AT_FIRST: usize = 3;
+/// Measurements for prices that are wanted at once: one of them may have met a busy moment of the machine.
+const MEASUREMENTS_AT_ONCE: usize = 3;
 
 /// Measurements of which the least times count. Older ones are forgotten, for a virtual machine may have moved to a slower
 /// processor.
@@ -147,7 +147,11 @@ impl ProbePrices {
 /// # Errors
 /// [`ProbeError::Calibration`] where our own functions cannot be found or timed, and what arming gives.
 pub fn calibrate(windows: &mut Windows) -> Result<ProbePrices, ProbeError> {
-    Calibration::default().learn(windows)
+    let mut calibration = Calibration::default();
+    for _ in 1..MEASUREMENTS_AT_ONCE {
+        calibration.learn(windows)?;
+    }
+    calibration.learn(windows)
 }
 
 /// The last measurements.
@@ -165,15 +169,12 @@ struct Measurement {
 }
 
 impl Calibration {
-    /// Measures once more, the first time more than once, and gives the prices by the least times.
+    /// Measures once more, and gives the prices by the least times.
     ///
     /// # Errors
     /// As [`calibrate`]; what was measured before stays.
     pub fn learn(&mut self, windows: &mut Windows) -> Result<ProbePrices, ProbeError> {
-        let times = if self.measurements.is_empty() { MEASUREMENTS_AT_FIRST } else { 1 };
-        for _ in 0..times {
-            self.take(measure(windows)?);
-        }
+        self.take(measure(windows)?);
         self.prices().ok_or_else(|| impossible("nothing was measured"))
     }
 
