@@ -448,6 +448,8 @@ fn merged(inputs: &[File], ends_below: Option<&[Key]>, target_bytes: u64) -> Vec
         // Files that do not say how many entries they have are kept whole.
         _ if entries == 0 => (size_bytes, 0, 0),
         None => (live_bytes, live - hidden, 0),
+        // Tombstones that something lies below are all still there.
+        Some(_) if live == 0 => (size_bytes, entries, deletions),
         Some(_) => (live_bytes.saturating_add(deletions_bytes), entries - hidden, deletions),
     };
     if left.0 == 0 {
