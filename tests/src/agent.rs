@@ -202,7 +202,7 @@ impl Agent {
         &mut self,
         limit: Duration,
         what: &str,
-        probe: impl Fn(&Agent) -> Result<Option<T>>,
+        mut probe: impl FnMut(&Agent) -> Result<Option<T>>,
     ) -> Result<T> {
         let deadline = Instant::now() + limit;
         loop {

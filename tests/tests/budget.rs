@@ -33,10 +33,11 @@ const POLICY: &str = "mode: observe\nloop: { interval: 1s, window: 1s, survey: 1
 fn windows_cost_no_more_than_the_budget() -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
-    let load = start_load(directory.path())?;
+    let mut load = start_load(directory.path())?;
     let started = Instant::now();
     let mut agent = Agent::start(directory.path(), &format!("{POLICY}{}", target(&load)))?;
     let answer = agent.wait_for(WINDOWS_LIMIT, "some windows", |agent| {
+        load.catch_up()?;
         let answer = agent.get("/api/v1/targets")?;
         let windows = count(&answer, "/targets/0/windows").unwrap_or(0);
         Ok((windows >= WINDOWS).then_some(answer))
@@ -56,11 +57,13 @@ fn windows_cost_no_more_than_the_budget() -> Result<()> {
 fn prices_are_corrected_by_the_target_s_own_counters() -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
-    let load = start_load(directory.path())?;
+    let mut load = start_load(directory.path())?;
     // More budget than by default, so that windows come quickly.
     let policy = format!("{POLICY}probes: {{ budget: 5% }}\n{}", target(&load));
     let mut agent = Agent::start(directory.path(), &policy)?;
     let corrected = agent.wait_for(WINDOWS_LIMIT, "prices to be corrected", |agent| {
+        // It stops when nobody reads what it writes.
+        load.catch_up()?;
         let answer = agent.get("/api/v1/targets")?;
         let target = answer.pointer("/targets/0").cloned();
         Ok(target.filter(|target| number(target, CORRECTION).is_ok_and(|ratio| ratio != 1.0)))
@@ -72,6 +75,7 @@ fn prices_are_corrected_by_the_target_s_own_counters() -> Result<()> {
     // What is spent from now on is charged by the corrected price.
     let windows = count(&corrected, "/windows")?;
     let later = agent.wait_for(WINDOWS_LIMIT, "windows with corrected prices", |agent| {
+        load.catch_up()?;
         let answer = agent.get("/api/v1/targets")?;
         let target = answer.pointer("/targets/0").cloned();
         Ok(target.filter(|target| count(target, "/windows").is_ok_and(|now| now >= windows + 3)))
@@ -105,10 +109,11 @@ fn prices_are_corrected_by_the_target_s_own_counters() -> Result<()> {
 fn with_a_budget_of_nothing_no_probe_is_armed() -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
-    let load = start_load(directory.path())?;
+    let mut load = start_load(directory.path())?;
     let policy = format!("{POLICY}probes: {{ budget: 0% }}\n{}", target(&load));
     let mut agent = Agent::start(directory.path(), &policy)?;
     let answer = agent.wait_for(WINDOWS_LIMIT, "some cycles", |agent| {
+        load.catch_up()?;
         let cycles = agent.metric("sexton_cycles_total")?.unwrap_or(0.0);
         let answer = agent.get("/api/v1/targets")?;
         let hits = count(&answer, "/targets/0/totals/block_cache_hits").unwrap_or(0);
