@@ -18,6 +18,8 @@ import os
 import sys
 import threading
 
+from c_api import CApi, slice_of
+
 KEYS = 20_000
 DELETED = 10_000
 NEXTS = 10
@@ -30,31 +32,8 @@ POINTERS = (
     "writeoptions_create readoptions_create flushoptions_create"
 )
 
-library = ctypes.CDLL(sys.argv[2], mode=os.RTLD_NOW)
-for name in POINTERS.split():
-    getattr(library, "rocksdb_" + name).restype = ctypes.c_void_p
-library.rocksdb_iter_valid.restype = ctypes.c_ubyte
-
-
-def call(name, *arguments):
-    return getattr(library, "rocksdb_" + name)(*arguments)
-
-
-def pointer(name, *arguments):
-    return ctypes.c_void_p(call(name, *arguments))
-
-
-def checked(name, *arguments):
-    """Calls a function whose last argument is where to put an error's text."""
-    error = ctypes.c_char_p()
-    result = call(name, *arguments, ctypes.byref(error))
-    if error.value:
-        sys.exit(f"{name}: {error.value.decode()}")
-    return result
-
-
-def slice_of(data):
-    return data, ctypes.c_size_t(len(data))
+library = CApi(sys.argv[2], POINTERS)
+call, pointer, checked = library.call, library.pointer, library.checked
 
 
 def key(number):

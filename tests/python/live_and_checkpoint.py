@@ -18,6 +18,8 @@ import sys
 import threading
 import time
 
+from c_api import CApi, slice_of
+
 KEYS = 60_000
 DELETED = 50_000
 PAUSE_SECONDS = 0.02
@@ -28,32 +30,15 @@ POINTERS = (
 )
 
 
-class Library:
+class Library(CApi):
     """RocksDB's C API."""
 
     def __init__(self, path):
-        self.library = ctypes.CDLL(path)
-        for name in POINTERS.split():
-            getattr(self.library, "rocksdb_" + name).restype = ctypes.c_void_p
-        self.library.rocksdb_iter_valid.restype = ctypes.c_ubyte
+        super().__init__(path, POINTERS)
         self.options = self.pointer("options_create")
         self.call("options_set_create_if_missing", self.options, 1)
         self.call("options_set_disable_auto_compactions", self.options, 1)
         self.read_options = self.pointer("readoptions_create")
-
-    def call(self, name, *arguments):
-        return getattr(self.library, "rocksdb_" + name)(*arguments)
-
-    def pointer(self, name, *arguments):
-        return ctypes.c_void_p(self.call(name, *arguments))
-
-    def checked(self, name, *arguments):
-        """Calls a function whose last argument is where to put an error's text."""
-        error = ctypes.c_char_p()
-        result = self.call(name, *arguments, ctypes.byref(error))
-        if error.value:
-            sys.exit(f"{name}: {error.value.decode()}")
-        return result
 
     def open(self, directory):
         return ctypes.c_void_p(self.checked("open", self.options, directory.encode()))
@@ -111,10 +96,6 @@ class Lister(threading.Thread):
 
 def key(number):
     return b"key%09d" % number
-
-
-def slice_of(data):
-    return data, ctypes.c_size_t(len(data))
 
 
 def main():

@@ -20,6 +20,8 @@ import random
 import sys
 import threading
 
+from c_api import CApi, slice_of
+
 KEYS = 30_000
 FIRST_DELETED = 10_000
 LAST_DELETED = 20_000
@@ -37,16 +39,12 @@ POINTERS = (
 )
 
 
-class Library:
+class Library(CApi):
     """One copy of RocksDB, and its databases."""
 
     def __init__(self, path, directory, databases):
-        self.path = path
-        self.library = ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
-        for name in POINTERS.split():
-            getattr(self.library, "rocksdb_" + name).restype = ctypes.c_void_p
+        super().__init__(path, POINTERS)
         self.library.rocksdb_perfcontext_metric.restype = ctypes.c_uint64
-        self.library.rocksdb_iter_valid.restype = ctypes.c_ubyte
         self.truth = [0] * (len(METRICS) + 1)
         self.lock = threading.Lock()
         self.options = self.pointer("options_create")
@@ -65,20 +63,6 @@ class Library:
         self.databases = [self.open(path) for path in self.directories]
         for database in self.databases:
             self.fill(database)
-
-    def call(self, name, *arguments):
-        return getattr(self.library, "rocksdb_" + name)(*arguments)
-
-    def pointer(self, name, *arguments):
-        return ctypes.c_void_p(self.call(name, *arguments))
-
-    def checked(self, name, *arguments):
-        """Calls a function whose last argument is where to put an error's text."""
-        error = ctypes.c_char_p()
-        result = self.call(name, *arguments, ctypes.byref(error))
-        if error.value:
-            sys.exit(f"{self.path}: {name}: {error.value.decode()}")
-        return result
 
     def open(self, directory):
         return ctypes.c_void_p(self.checked("open", self.options, directory.encode()))
@@ -151,10 +135,6 @@ class Library:
 
 def key(number):
     return b"key%09d" % number
-
-
-def slice_of(data):
-    return data, ctypes.c_size_t(len(data))
 
 
 def work(libraries, seed, started, go, end):

@@ -12,38 +12,17 @@ It ends when standard input ends.
 """
 
 import ctypes
-import os
 import sys
+
+from c_api import CApi, slice_of
 
 DELETED = 40_000
 POINTERS = (
     "options_create open create_column_family writeoptions_create readoptions_create flushoptions_create create_iterator_cf"
 )
 
-library = ctypes.CDLL(sys.argv[1], mode=os.RTLD_LOCAL | os.RTLD_NOW)
-for name in POINTERS.split():
-    getattr(library, "rocksdb_" + name).restype = ctypes.c_void_p
-
-
-def call(name, *arguments):
-    return getattr(library, "rocksdb_" + name)(*arguments)
-
-
-def pointer(name, *arguments):
-    return ctypes.c_void_p(call(name, *arguments))
-
-
-def checked(name, *arguments):
-    """Calls a function whose last argument is where to put an error's text."""
-    error = ctypes.c_char_p()
-    result = call(name, *arguments, ctypes.byref(error))
-    if error.value:
-        sys.exit(f"{name}: {error.value.decode()}")
-    return result
-
-
-def slice_of(data):
-    return data, ctypes.c_size_t(len(data))
+library = CApi(sys.argv[1], POINTERS)
+call, pointer, checked = library.call, library.pointer, library.checked
 
 
 def fill(database, family, keys):
