@@ -35,6 +35,7 @@ pub mod remedy;
 pub mod replaced;
 pub mod reprice;
 pub mod rest;
+pub mod run;
 pub mod schedule;
 pub mod share;
 pub mod slice;

@@ -1,0 +1,108 @@
+//! A setting: a value in a target that the agent may change and has to restore.
+
+use crate::plan::{SetOptions, SetThrottle};
+use serde::{Deserialize, Serialize};
+
+/// Names a setting of a target.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Setting {
+    /// What kind it is, and where it is.
+    pub kind: SettingKind,
+    /// RocksDB's name of the option, or the policy's name of the throttle.
+    pub name: String,
+}
+
+/// The kinds of settings. They live the same life; how they are read and set is the executors' business.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum SettingKind {
+    /// An option of an open column family.
+    Option {
+        /// Database directory, as the target names it.
+        database: String,
+        /// Column family.
+        column_family: String,
+    },
+    /// A throttle of the policy, set by a command.
+    Throttle,
+    /// The perf level of a target's threads.
+    PerfLevel,
+}
+
+/// Name of the one setting of kind perf level.
+const PERF_LEVEL: &str = "perf_level";
+
+/// A setting and the value that is wanted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "setting")]
+pub enum SettingChange {
+    /// An option of a column family.
+    Option(SetOptions),
+    /// A throttle.
+    Throttle(SetThrottle),
+    /// The perf level.
+    PerfLevel(PerfLevelChange),
+}
+
+/// The perf level that a target's threads should have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PerfLevelChange {
+    /// Target's name.
+    pub target: String,
+    /// RocksDB's number of the level. Threads that have a higher one keep it.
+    pub level: u8,
+    /// Why, in words.
+    pub reason: String,
+}
+
+impl SettingChange {
+    /// Which setting.
+    pub fn setting(&self) -> Setting {
+        match self {
+            SettingChange::Option(set) => Setting {
+                kind: SettingKind::Option {
+                    database: set.database.clone(),
+                    column_family: set.column_family.clone(),
+                },
+                name: set.name.clone(),
+            },
+            SettingChange::Throttle(set) => Setting { kind: SettingKind::Throttle, name: set.name.clone() },
+            SettingChange::PerfLevel(_) => Setting { kind: SettingKind::PerfLevel, name: PERF_LEVEL.into() },
+        }
+    }
+
+    /// The value that is wanted.
+    pub fn value(&self) -> String {
+        match self {
+            SettingChange::Option(set) => set.value.clone(),
+            SettingChange::Throttle(set) => set.value.clone(),
+            SettingChange::PerfLevel(set) => set.level.to_string(),
+        }
+    }
+
+    /// The value to put back; `None` where the executor remembers it, or nobody can know it.
+    pub fn restore(&self) -> Option<&str> {
+        match self {
+            SettingChange::Option(set) => Some(&set.restore),
+            SettingChange::Throttle(_) | SettingChange::PerfLevel(_) => None,
+        }
+    }
+
+    /// Target's name.
+    pub fn target(&self) -> &str {
+        match self {
+            SettingChange::Option(set) => &set.target,
+            SettingChange::Throttle(set) => &set.target,
+            SettingChange::PerfLevel(set) => &set.target,
+        }
+    }
+
+    /// Why, in words.
+    pub fn reason(&self) -> &str {
+        match self {
+            SettingChange::Option(set) => &set.reason,
+            SettingChange::Throttle(set) => &set.reason,
+            SettingChange::PerfLevel(set) => &set.reason,
+        }
+    }
+}
