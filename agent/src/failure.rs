@@ -63,14 +63,14 @@ fn one_line(text: impl Display) -> String {
     shown(&words).into_owned()
 }
 
-impl From<crate::probe::ProbeError> for Failure {
-    fn from(error: crate::probe::ProbeError) -> Failure {
+impl From<sexton_probe::ProbeError> for Failure {
+    fn from(error: sexton_probe::ProbeError) -> Failure {
         Failure::new(&error, error.remedy())
     }
 }
 
-impl From<crate::target::error::InspectError> for Failure {
-    fn from(error: crate::target::error::InspectError) -> Failure {
+impl From<sexton_inspect::error::InspectError> for Failure {
+    fn from(error: sexton_inspect::error::InspectError) -> Failure {
         Failure::new(&error, error.remedy())
     }
 }

@@ -10,12 +10,12 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     // What deals with foreign files must not start a thread or open a file before it is confined.
     match &arguments.command {
-        Command::ReadSst(arguments) => return sexton::sst::child::main(&arguments.directory),
-        Command::AskLibrary(arguments) => return sexton::target::library_child::main(&arguments.library),
+        Command::ReadSst(arguments) => return sexton_sst::child::main(&arguments.directory),
+        Command::AskLibrary(arguments) => return sexton_inspect::library_child::main(&arguments.library),
         _ => {}
     }
     sexton::log::start(default_log(&arguments.command));
-    sexton::probe::forward_libbpf_messages();
+    sexton_probe::forward_libbpf_messages();
     let result = match &arguments.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),

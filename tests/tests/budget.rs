@@ -8,7 +8,7 @@
 //! learnt in processor time.
 
 use anyhow::{Context, Result, ensure};
-use sexton::probe::{KernelFeatures, Mechanism, Windows, governor};
+use sexton_probe::{KernelFeatures, Mechanism, Windows, governor};
 use sexton_tests::agent::{self, Agent, count, number, text};
 use sexton_tests::steady_seeks::{self, SteadySeeks};
 use sexton_tuner::price_correction::RATIOS;

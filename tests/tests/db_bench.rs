@@ -8,7 +8,7 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use sexton::probe::Mechanism;
+use sexton_probe::Mechanism;
 use sexton_tests::agent::{self, Observer, count};
 use sexton_tests::db_bench::{self, SeekPlan, Seeks};
 use sexton_tests::machine;

@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail, ensure};
 use sexton::actuator::{
     Actuator, ActuatorError, CompactRequest, HandlePointers, HookActuator, HookClient, HookOptions,
 };
-use sexton::target::inspect::Inspector;
 use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, Finished, KeyBytes,
 };
+use sexton_inspect::inspect::Inspector;
 use sexton_tests::artifact;
 use sexton_tests::process::{Lines, Process};
 use sexton_tuner::cost::Bottommost;

@@ -8,12 +8,12 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use sexton::actuator::{ActuatorError, HookClient, HookOptions};
-use sexton::target::facts::Target;
-use sexton::target::inspect::Inspector;
 use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
     KeyBytes,
 };
+use sexton_inspect::facts::Target;
+use sexton_inspect::inspect::Inspector;
 use sexton_tests::process::{Lines, Process};
 use sexton_tests::{artifact, jvm};
 use std::path::Path;

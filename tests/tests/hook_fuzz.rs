@@ -6,11 +6,11 @@
 
 use anyhow::{Context, Result, ensure};
 use sexton::actuator::{HookClient, HookOptions};
-use sexton::target::inspect::Inspector;
 use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, KeyBytes, OptionChange, OptionsScope,
     PROTOCOL_VERSION, Request, SetOptions, encode,
 };
+use sexton_inspect::inspect::Inspector;
 use sexton_tests::linked::Program;
 use std::io::{Read, Write};
 use std::net::Shutdown;

@@ -3,11 +3,11 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use sexton::actuator::{ActuatorError, HookClient, HookOptions};
-use sexton::target::inspect::Inspector;
 use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
     KeyBytes, OptionChange, OptionsScope, PROTOCOL_VERSION, Request, Response, read, write,
 };
+use sexton_inspect::inspect::Inspector;
 use sexton_tests::linked::{Program, TOMBSTONES};
 use sexton_tests::{artifact, jvm, options_file};
 use std::os::unix::net::UnixStream;

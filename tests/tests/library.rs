@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use sexton::target::library;
+use sexton_inspect::library;
 use sexton_tests::process::{Lines, Process};
 use sexton_tests::{agent, artifact};
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ use rust_rocksdb::{
     UniversalCompactOptions, WaitForCompactOptions,
 };
 use serde_json::Value;
-use sexton::sst::{self, PropertiesCache, Reader};
+use sexton_sst::{PropertiesCache, Reader};
 use sexton_tests::artifact;
 use sexton_tuner::cost::{Bottommost, Levels};
 use sexton_tuner::evidence::SstFile;
@@ -522,7 +522,7 @@ impl Case {
         let reader = Reader { executable: artifact::built("sexton")?, time_limit: Duration::from_secs(20) };
         let mut read = reader.read(self.directory.path())?;
         let completion =
-            sst::complete(&mut read.files, self.directory.path(), &mut PropertiesCache::default());
+            sexton_sst::complete(&mut read.files, self.directory.path(), &mut PropertiesCache::default());
         ensure!(completion.first_error.is_none(), "{completion:?}");
         let options = &read.column_families.first().context("no column family")?.options;
         let levels = Levels::of(&read.files.iter().collect::<Vec<_>>(), options);

@@ -5,12 +5,12 @@
 //! operation, with a window that saw everything.
 
 use anyhow::{Context, Result, ensure};
-use sexton::probe::{
+use sexton_inspect::facts::Target;
+use sexton_inspect::inspect::Inspector;
+use sexton_probe::{
     Answer, Credit, KernelFeatures, Mechanism, OpenWindow, Sentinel, Thresholds, TotalsBy, WindowResult,
     Windows,
 };
-use sexton::target::facts::Target;
-use sexton::target::inspect::Inspector;
 use sexton_tests::agent;
 use sexton_tests::db_bench::{self, SeekPlan, Seeks};
 use sexton_tests::truth::Truth;

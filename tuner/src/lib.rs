@@ -4,6 +4,8 @@
 //! never lives here: files, sockets, clocks, BPF, threads. Time comes in as an argument. That is what
 //! makes a dry run, a simulation and a property test the same call as the real thing.
 
+#![warn(missing_docs)]
+
 pub mod attention;
 pub mod back_off;
 pub mod candidate;

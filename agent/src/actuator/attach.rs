@@ -6,8 +6,8 @@
 
 use super::error::ActuatorError;
 use super::process::{Directory, TargetProcess, peer_pid};
-use crate::target::facts::ProcessId;
 use rustix::process::Signal;
+use sexton_inspect::facts::ProcessId;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;

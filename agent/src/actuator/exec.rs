@@ -132,7 +132,7 @@ impl Actuator for ExecActuator {
 pub(super) mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
-    use crate::target::facts::ProcessId;
+    use sexton_inspect::facts::ProcessId;
     use sexton_tuner::{cost::Bottommost, key::Key, range::KeyRange};
     use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! Whatever a hook inside a foreign process sends, reading it does no harm.
 
-use crate::fuzz::fuzz;
+use sexton_fuzz::fuzz;
 use sexton_hook_protocol::{Hello, KeyBytes, PROTOCOL_VERSION, Response, SstFile, decode, encode, read};
 
 fn originals() -> Vec<Vec<u8>> {

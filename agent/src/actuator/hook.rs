@@ -3,12 +3,12 @@
 use super::error::ActuatorError;
 use super::process::{TargetProcess, peer_pid};
 use super::{attach, library, standstill};
-use crate::target::facts::Target;
 use sexton_hook_protocol::{
     ChangedOption, ColumnFamilyLoad, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind,
     FrameError, Hello, LOADS_MAX, OptionChange, OptionsScope, PROTOCOL_VERSION, Request, Response,
     SetOptions, VerifiedColumnFamily, read, write,
 };
+use sexton_inspect::facts::Target;
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::key::Key;
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -143,7 +143,7 @@ fn fill(source: &mut File, target: &mut File) -> io::Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
-    use crate::target::facts::ProcessId;
+    use sexton_inspect::facts::ProcessId;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     fn own_process() -> TargetProcess {

@@ -4,10 +4,10 @@
 //! (`openat2` with `RESOLVE_IN_ROOT`), so that no symbolic link in there leads back to the agent's files.
 
 use super::error::ActuatorError;
-use crate::target::facts::ProcessId;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, Signal};
+use sexton_inspect::facts::ProcessId;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;

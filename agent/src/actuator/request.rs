@@ -1,7 +1,7 @@
 //! What an actuator is asked for, and what it reports.
 
-use crate::target::facts::ProcessId;
 use sexton_hook_protocol::ColumnFamilyPointers;
+use sexton_inspect::facts::ProcessId;
 use sexton_tuner::cost::Bottommost;
 use sexton_tuner::range::KeyRange;
 use std::path::PathBuf;

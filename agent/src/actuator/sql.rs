@@ -10,7 +10,7 @@ use super::error::ActuatorError;
 use super::request::{CompactEnd, CompactOutcome, CompactRequest, ThrottleOutcome, ThrottleRequest};
 use super::sql_client::SqlClient;
 use super::sql_trouble::SqlTrouble;
-use crate::target::facts::ProcessId;
+use sexton_inspect::facts::ProcessId;
 use sexton_tuner::policy::SqlPolicy;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

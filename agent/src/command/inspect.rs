@@ -1,11 +1,11 @@
 //! `sexton inspect`: what is known of a process' RocksDB, and what is missing.
 
 use crate::failure::Failure;
-use crate::probe::Site;
-use crate::target::facts::{ProbeSite, Target};
-use crate::target::inspect::Inspector;
 use crate::text::{json_shown, print_line};
 use clap::Args;
+use sexton_inspect::facts::{ProbeSite, Target};
+use sexton_inspect::inspect::Inspector;
+use sexton_probe::Site;
 
 /// Arguments of `sexton inspect`.
 #[derive(Args, Debug)]

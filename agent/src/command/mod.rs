@@ -71,11 +71,11 @@ pub enum Command {
     /// Print a shell's completion script.
     Completions(completions::CompletionsArguments),
     /// Reads a database directory's SST metadata on behalf of the agent.
-    #[command(name = crate::sst::CHILD_SUBCOMMAND, hide = true)]
-    ReadSst(crate::sst::ChildArguments),
+    #[command(name = sexton_sst::CHILD_SUBCOMMAND, hide = true)]
+    ReadSst(sexton_sst::ChildArguments),
     /// Asks a RocksDB library where its counters are, on behalf of the agent.
-    #[command(name = crate::target::library::CHILD_SUBCOMMAND, hide = true)]
-    AskLibrary(crate::target::library_child::ChildArguments),
+    #[command(name = sexton_inspect::library::CHILD_SUBCOMMAND, hide = true)]
+    AskLibrary(sexton_inspect::library_child::ChildArguments),
     /// Raises the perf level of a target's threads on behalf of the agent, and puts it back.
     #[command(name = crate::keeper::CHILD_SUBCOMMAND, hide = true)]
     KeepPerfLevel(crate::keeper::ChildArguments),

@@ -3,16 +3,16 @@
 use super::interrupt::Interrupt;
 use crate::engine::identity::{Identities, SstIdentity};
 use crate::failure::Failure;
-use crate::probe::{
-    Credit, FileFetches, KernelFeatures, Loader, Mechanism, OpenWindow, Sentinel, Thresholds, TotalsBy,
-    WindowResult, Windows,
-};
-use crate::target::facts::Target;
-use crate::target::inspect::Inspector;
-use crate::target::process::is_alive;
 use crate::text::{json_shown, shown};
 use clap::Args;
 use serde_json::{Value, json};
+use sexton_inspect::facts::Target;
+use sexton_inspect::inspect::Inspector;
+use sexton_inspect::process::is_alive;
+use sexton_probe::{
+    Credit, FileFetches, KernelFeatures, Loader, Mechanism, OpenWindow, Sentinel, Thresholds, TotalsBy,
+    WindowResult, Windows,
+};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::{Duration, Instant};

@@ -3,10 +3,10 @@
 use crate::engine::{Engine, EngineOptions};
 use crate::failure::Failure;
 use crate::policy_file;
-use crate::probe::Loader;
 use crate::snapshot::{PlanStepView, RefusalView};
 use crate::text::{json_shown, print_line};
 use clap::Args;
+use sexton_probe::Loader;
 use sexton_tuner::policy::{Mode, Policy};
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
 //! `sexton targets`: which processes on this node have a RocksDB inside.
 
 use crate::failure::Failure;
-use crate::target::inspect::Inspector;
 use crate::text::{json_shown, print_line, shown};
 use clap::Args;
+use sexton_inspect::inspect::Inspector;
 
 /// Arguments of `sexton targets`.
 #[derive(Args, Debug)]

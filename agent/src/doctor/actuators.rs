@@ -2,9 +2,9 @@
 
 use super::finding::Finding;
 use crate::actuator::{HOOK_LIBRARY_FILE_NAME, SqlActuator, SqlTrouble, check_attachable, find_hook_library};
-use crate::target::elf::ElfHeaders;
-use crate::target::facts::Target;
-use crate::target::source::{Allowance, Source};
+use sexton_inspect::elf::ElfHeaders;
+use sexton_inspect::facts::Target;
+use sexton_inspect::source::{Allowance, Source};
 use sexton_tuner::policy::Policy;
 use std::fs::File;
 use std::io::Read;

@@ -2,8 +2,8 @@
 
 use super::finding::Finding;
 use super::report::DatabaseReport;
-use crate::sst::read_database;
-use crate::target::facts::DatabaseDirectory;
+use sexton_inspect::facts::DatabaseDirectory;
+use sexton_sst::read_database;
 
 /// Names of column families that are listed of one database: a screenful; the total is always said.
 pub const COLUMN_FAMILIES_SHOWN_MAX: usize = 50;

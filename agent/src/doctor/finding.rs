@@ -1,7 +1,7 @@
 //! One thing that was looked at, and what came of it.
 
-use crate::probe::Answer as KernelAnswer;
 use serde::Serialize;
+use sexton_probe::Answer as KernelAnswer;
 
 /// Whether something is as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 use super::report::KernelReport;
-use crate::probe::{KernelFeatures, Mechanism};
+use sexton_probe::{KernelFeatures, Mechanism};
 
 /// The features, and what they make possible.
 pub fn report(features: &KernelFeatures) -> KernelReport {
@@ -83,7 +83,7 @@ fn mechanism(features: &KernelFeatures) -> Finding {
 mod tests {
     use super::*;
     use crate::doctor::Answer;
-    use crate::probe::Answer as KernelAnswer;
+    use sexton_probe::Answer as KernelAnswer;
 
     fn features(answer: &KernelAnswer) -> KernelFeatures {
         KernelFeatures {

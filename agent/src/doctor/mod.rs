@@ -21,10 +21,10 @@ pub use report::{
 };
 pub use text::text;
 
-use crate::probe::{KernelFeatures, Sentinel};
-use crate::target::error::InspectError;
-use crate::target::inspect::Inspector;
 use prices::Placing;
+use sexton_inspect::error::InspectError;
+use sexton_inspect::inspect::Inspector;
+use sexton_probe::{KernelFeatures, Sentinel};
 use sexton_tuner::policy::Policy;
 
 /// Looks at the kernel, at our rights, and at one process or all of them. With a policy, servers that it names for a
@@ -47,7 +47,7 @@ pub fn examine(pid: Option<u32>, policy: Option<&Policy>) -> Report {
     Report::new(kernel, privileges, targets, refused)
 }
 
-fn inspect(pid: Option<u32>) -> Vec<Result<crate::target::facts::Target, InspectError>> {
+fn inspect(pid: Option<u32>) -> Vec<Result<sexton_inspect::facts::Target, InspectError>> {
     let mut inspector = Inspector::new();
     match pid {
         None => inspector.discover(),

@@ -1,8 +1,8 @@
 //! How probes would be placed on this node, and what each of their firings would cost.
 
 use super::finding::Finding;
-use crate::probe::governor::{ProbePrices, calibrate};
-use crate::probe::{KernelFeatures, Mechanism, Windows};
+use sexton_probe::governor::{ProbePrices, calibrate};
+use sexton_probe::{KernelFeatures, Mechanism, Windows};
 
 /// How probes would be placed, and their prices.
 pub struct Placing {

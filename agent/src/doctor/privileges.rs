@@ -1,9 +1,9 @@
 //! What we may do, and what keeps us from it.
 
 use super::finding::Finding;
-use crate::probe::{KernelFeatures, Mechanism};
 use rustix::process::Resource;
 use rustix::thread::CapabilitySet;
+use sexton_probe::{KernelFeatures, Mechanism};
 use std::path::Path;
 
 /// Inode of the first user namespace, fixed in the kernel (`PROC_USER_INIT_INO`).

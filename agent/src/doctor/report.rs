@@ -1,9 +1,9 @@
 //! The whole report, as `sexton doctor --json` prints it. Its shape is stable: fields are added, not changed.
 
 use super::finding::Finding;
-use crate::target::error::InspectError;
-use crate::target::facts::{CountSource, FoundBy, LayoutSource, SiteKind, TlsRecipe};
 use serde::Serialize;
+use sexton_inspect::error::InspectError;
+use sexton_inspect::facts::{CountSource, FoundBy, LayoutSource, SiteKind, TlsRecipe};
 use std::path::PathBuf;
 
 /// Everything that was looked at.

@@ -6,9 +6,9 @@ use super::finding::Finding;
 use super::prices::Placing;
 use super::report::{ModuleReport, ProbeReport, TargetReport, ThreadsReport};
 use crate::keeper::LEVEL_COUNTS;
-use crate::probe::{KernelFeatures, Sentinel, SentinelReading, Site, Slot};
-use crate::target::facts::{CountSource, Gap, ProbeSite, ProbeSites, RocksDbModule, Target};
-use crate::target::layout::check_invariants;
+use sexton_inspect::facts::{CountSource, Gap, ProbeSite, ProbeSites, RocksDbModule, Target};
+use sexton_inspect::layout::check_invariants;
+use sexton_probe::{KernelFeatures, Sentinel, SentinelReading, Site, Slot};
 use sexton_tuner::policy::Policy;
 
 /// Targets are read one after the other.

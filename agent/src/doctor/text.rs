@@ -2,7 +2,7 @@
 
 use super::finding::{Answer, Finding};
 use super::report::{DatabaseReport, ModuleReport, ProbeReport, Report, TargetReport};
-use crate::target::facts::{FoundBy, LayoutSource, SiteKind, TlsRecipe};
+use sexton_inspect::facts::{FoundBy, LayoutSource, SiteKind, TlsRecipe};
 use std::fmt::{Display, Write};
 
 /// Column in which what is said of something begins.
@@ -177,7 +177,7 @@ fn tls_words(recipe: Option<TlsRecipe>) -> String {
 mod tests {
     use super::*;
     use crate::doctor::{KernelReport, RefusedProcess};
-    use crate::target::error::InspectError;
+    use sexton_inspect::error::InspectError;
 
     fn report() -> Report {
         let findings = vec![

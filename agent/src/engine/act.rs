@@ -18,8 +18,8 @@ use crate::actuator::{
 };
 use crate::audit::What;
 use crate::snapshot::ActionView;
-use crate::sst::Order;
-use crate::target::process::is_alive;
+use sexton_inspect::process::is_alive;
+use sexton_sst::Order;
 use sexton_tuner::charge::charged_bytes;
 use sexton_tuner::cost::Levels;
 use sexton_tuner::ends::closed;

@@ -4,9 +4,9 @@ use super::guards::properties;
 use super::lineage::read_links;
 use super::watched::Watched;
 use crate::actuator::{ActuatorError, HookClient, HookOptions};
-use crate::probe::{FileFetches, Operation, WindowResult};
-use crate::sst::{self, SstError};
-use crate::target::facts::{DatabaseDirectory, Gap};
+use sexton_inspect::facts::{DatabaseDirectory, Gap};
+use sexton_probe::{FileFetches, Operation, WindowResult};
+use sexton_sst::SstError;
 use sexton_tuner::evidence::{Evidence, FileReads, MemtableDeletions, Observation, SstFile, Window};
 use sexton_tuner::policy::{ActuatorKind, Mode};
 use sexton_tuner::relief::CostFit;
@@ -233,7 +233,7 @@ pub fn read_files(watched: &mut Watched, directory: &Path) -> Option<SstRead> {
 fn files(watched: &mut Watched, database: &DatabaseDirectory) -> Result<SstRead, String> {
     let mut files = match files_by_hook(watched, database) {
         Some(files) => files,
-        None => match sst::read_database(&database.path_from_agent) {
+        None => match sexton_sst::read_database(&database.path_from_agent) {
             Ok(read) => {
                 let families = read.column_families.iter();
                 let orders = families.clone().map(|family| (family.name.clone(), family.order));
@@ -251,7 +251,7 @@ fn files(watched: &mut Watched, database: &DatabaseDirectory) -> Result<SstRead,
         },
     };
     let cache = watched.properties.entry(database.path.clone()).or_default();
-    let completion = sst::complete(&mut files, &database.path_from_agent, cache);
+    let completion = sexton_sst::complete(&mut files, &database.path_from_agent, cache);
     debug!(target = watched.target.name, files = files.len(), ?completion, "SST files");
     Ok(files)
 }

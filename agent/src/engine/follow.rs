@@ -3,8 +3,8 @@
 //! Where the kernel tells nothing, the sweep alone finds new targets.
 
 use super::looks::{FIRST_LOOK_AFTER_EXEC, FIRST_LOOK_AFTER_FORK, Looks};
-use crate::probe::{ProbeError, ProcessChange, ProcessEvents};
-use crate::target::facts::ProcessId;
+use sexton_inspect::facts::ProcessId;
+use sexton_probe::{ProbeError, ProcessChange, ProcessEvents};
 use std::time::{Duration, Instant};
 use tracing::warn;
 

@@ -7,10 +7,10 @@
 //! to the same names.
 
 use crate::actuator::HandlePointers;
-use crate::probe::Operation;
-use crate::target::facts::Target;
-use crate::target::memory;
 use sexton_hook_protocol::ColumnFamilyPointers;
+use sexton_inspect::facts::Target;
+use sexton_inspect::memory;
+use sexton_probe::Operation;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 

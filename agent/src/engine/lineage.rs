@@ -2,8 +2,8 @@
 
 use super::roster::Roster;
 use super::watched::Watched;
-use crate::target::facts::DatabaseDirectory;
-use crate::target::links;
+use sexton_inspect::facts::DatabaseDirectory;
+use sexton_inspect::links;
 use sexton_tuner::lineage::{Inode, Lineage, Links, lineages};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -38,12 +38,7 @@ pub use control::Control;
 
 use crate::audit::What;
 use crate::failure::Failure;
-use crate::probe::governor::ProbePrices;
-use crate::probe::{
-    KernelFeatures, Loader, Mechanism, OpenWindow, ProbeError, Sentinel, Slot, WindowResult, Windows,
-};
 use crate::snapshot::Snapshot;
-use crate::target::facts::ProcessId;
 use chronicle::Chronicle;
 use follow::Follower;
 use history::{DatabaseIdentity, History};
@@ -52,6 +47,11 @@ use prices::{Changed, Prices};
 use publish::shown_range;
 use refusals::{Refused, step_in_words};
 use roster::{Look, Roster};
+use sexton_inspect::facts::ProcessId;
+use sexton_probe::governor::ProbePrices;
+use sexton_probe::{
+    KernelFeatures, Loader, Mechanism, OpenWindow, ProbeError, Sentinel, Slot, WindowResult, Windows,
+};
 use sexton_tuner::attention::wants_window;
 use sexton_tuner::daily::DailyBytes;
 use sexton_tuner::governor::Allowance;

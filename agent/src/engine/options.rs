@@ -5,8 +5,8 @@
 
 use super::history::DatabaseIdentity;
 use crate::state::{Batch, Kind, State};
-use crate::target::facts::ProcessId;
 use serde::{Deserialize, Serialize};
+use sexton_inspect::facts::ProcessId;
 use std::time::{Duration, Instant};
 
 /// Options remembered: a few in each of some dozen column families of some dozen databases. Beyond that the oldest

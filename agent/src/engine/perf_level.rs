@@ -1,9 +1,9 @@
 //! The perf level of a target's threads: what it means for the counters, and raising it where the policy says so.
 
 use crate::keeper::{Keeper, KeeperError, LEVEL_COUNTS, LEVEL_OUT_OF_BOUNDS};
-use crate::probe::{SentinelReading, ThreadLevel};
-use crate::target::facts::{Gap, Target};
-use crate::target::layout::check_invariants;
+use sexton_inspect::facts::{Gap, Target};
+use sexton_inspect::layout::check_invariants;
+use sexton_probe::{SentinelReading, ThreadLevel};
 use sexton_tuner::evidence::Counters;
 use tracing::{info, warn};
 

@@ -1,7 +1,7 @@
 //! What the windows of one target are held against: what the threads that ran into their probes did just before and just
 //! after. The sentinel's readings of the loop tell it, and nothing more is read than is read anyway.
 
-use crate::probe::{SentinelReading, ThreadKey};
+use sexton_probe::{SentinelReading, ThreadKey};
 use sexton_tuner::price_correction::{WindowWork, Work};
 use std::collections::HashMap;
 

@@ -3,8 +3,8 @@
 //! What a machine was busy with while prices were learnt must not stay in them for the life of an agent. So each learning
 //! adds to those before it, of which the least times count.
 
-use crate::probe::Windows;
-use crate::probe::governor::{Calibration, ProbePrices};
+use sexton_probe::Windows;
+use sexton_probe::governor::{Calibration, ProbePrices};
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 

@@ -3,11 +3,11 @@
 
 use super::Engine;
 use super::watched::Watched;
-use crate::probe::governor::ProbePrices;
 use crate::snapshot::{
     AgentView, PlanStepView, PlanView, ProbePriceView, RANGES_PUBLISHED_MAX, RangeView, RefusalView,
     Snapshot, StateView, TargetView,
 };
+use sexton_probe::governor::ProbePrices;
 use sexton_tuner::key::Key;
 use sexton_tuner::plan::{Action, Plan};
 use sexton_tuner::policy::KeyDisplay;

@@ -1,11 +1,11 @@
 //! Which targets are watched: processes that come, that stay, and that have gone.
 
 use super::watched::Watched;
-use crate::probe::{OpenWindow, ProbeError, Sentinel, Slot, TARGETS_MAX};
-use crate::target::error::InspectError;
-use crate::target::facts::{ProcessId, Target, TargetId};
-use crate::target::inspect::Inspector;
-use crate::target::process::is_alive;
+use sexton_inspect::error::InspectError;
+use sexton_inspect::facts::{ProcessId, Target, TargetId};
+use sexton_inspect::inspect::Inspector;
+use sexton_inspect::process::is_alive;
+use sexton_probe::{OpenWindow, ProbeError, Sentinel, Slot, TARGETS_MAX};
 use sexton_tuner::policy::{Policy, TargetPolicy};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};

@@ -4,8 +4,8 @@
 //! What comes in is what hits cost by the learnt prices. What is kept, charged and shown is that times what the target's
 //! own counters have said of these prices so far.
 
-use crate::probe::ProbeHits;
 use crate::snapshot::ProbeView;
+use sexton_probe::ProbeHits;
 use sexton_tuner::governor::{Allowance, Governor};
 use sexton_tuner::policy::{CoreShare, TimeSpan};
 use sexton_tuner::price_correction::{PriceCorrection, Unusable, WindowWork};

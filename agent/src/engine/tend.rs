@@ -11,7 +11,7 @@ use super::history::DatabaseIdentity;
 use super::options::{OptionRecord, Wish, is_same_value};
 use super::watched::Watched;
 use crate::actuator::{ActuatorError, HookClient};
-use crate::sst;
+
 use sexton_hook_protocol::{ChangedOption, ColumnFamilyPointers, OptionChange, OptionsScope};
 use sexton_tuner::policy::{ActuatorKind, Mode, Policy, RemedyKind};
 use std::cell::RefCell;
@@ -182,7 +182,7 @@ pub fn value_in_force(watched: &Watched, record: &OptionRecord) -> Result<Option
     let mut databases = watched.target.databases.iter();
     let database = databases.find(|database| database.path == record.database.path);
     let database = database.ok_or_else(|| "its database is not open".to_owned())?;
-    let read = sst::read_database(&database.path_from_agent).map_err(|error| error.to_string())?;
+    let read = sexton_sst::read_database(&database.path_from_agent).map_err(|error| error.to_string())?;
     let family = read.column_families.into_iter().find(|family| family.name == record.column_family);
     Ok(family.and_then(|mut family| family.options.run_time_options.remove(&record.name)))
 }

@@ -5,8 +5,8 @@
 use super::Engine;
 use super::guards::running_compactions;
 use crate::actuator::ActuatorError;
-use crate::target::facts::ProcessId;
-use crate::target::process::is_alive;
+use sexton_inspect::facts::ProcessId;
+use sexton_inspect::process::is_alive;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_slice_is_forgotten_when_its_rocksdb_runs_no_compaction_or_its_process_has_ended() {
-        let own = crate::target::process::process_id(std::process::id()).unwrap();
+        let own = sexton_inspect::process::process_id(std::process::id()).unwrap();
         let gone = ProcessId { start_time_ticks: 1, ..own };
         let (one, two) = (PathBuf::from("/one"), PathBuf::from("/two"));
         let mut slices = UnseenSlices::default();

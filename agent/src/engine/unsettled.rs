@@ -4,9 +4,9 @@
 use super::Engine;
 use super::history::History;
 use crate::actuator::ActuatorError;
-use crate::target::facts::ProcessId;
-use crate::target::process::is_alive;
 use sexton_hook_protocol::{CompactionState, ErrorKind, Finished};
+use sexton_inspect::facts::ProcessId;
+use sexton_inspect::process::is_alive;
 use std::time::{Duration, Instant};
 
 /// How long the hook of such an action is waited for: a first window brings it in, and a busy node opens that late.

@@ -9,10 +9,10 @@
 
 use super::request::Request;
 use super::{LEVEL_COUNTS, LEVEL_OFF};
-use crate::target::facts::ProcessId;
-use crate::target::memory::{self, MemoryError};
-use crate::target::process::is_alive;
 use rustix::thread::{CapabilitySet, CapabilitySets};
+use sexton_inspect::facts::ProcessId;
+use sexton_inspect::memory::{self, MemoryError};
+use sexton_inspect::process::is_alive;
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::process::ExitCode;
@@ -170,7 +170,7 @@ mod tests {
     use std::sync::atomic::{AtomicU8, Ordering};
 
     fn ourselves() -> (Kept, Request, &'static AtomicU8) {
-        let process = crate::target::process::process_id(std::process::id()).unwrap();
+        let process = sexton_inspect::process::process_id(std::process::id()).unwrap();
         let byte: &'static AtomicU8 = Box::leak(Box::new(AtomicU8::new(1)));
         let thread = rustix::thread::gettid().as_raw_nonzero().get();
         let task = procfs::process::Process::myself().unwrap().task_from_tid(thread).unwrap();

@@ -16,9 +16,9 @@ mod request;
 
 pub use child::{CHILD_SUBCOMMAND, ChildArguments};
 
-use crate::probe::ThreadLevel;
-use crate::target::facts::ProcessId;
 use request::Request;
+use sexton_inspect::facts::ProcessId;
+use sexton_probe::ThreadLevel;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};

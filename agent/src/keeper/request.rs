@@ -1,6 +1,6 @@
 //! What the agent says to the keeper: one line a thread, numbers only.
 
-use crate::probe::ThreadLevel;
+use sexton_probe::ThreadLevel;
 
 /// "Raise this thread's level."
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

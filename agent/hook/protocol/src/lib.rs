@@ -14,6 +14,8 @@
 //! it has ended or been silent for a while; others are answered with [`ErrorKind::Taken`]. Options that it has
 //! changed are put back when it is gone: see [`OptionChange::restore`].
 
+#![warn(missing_docs)]
+
 mod frame;
 mod key;
 mod message;

@@ -22,7 +22,7 @@ fn nowhere() -> History {
 
 /// This test's own process: it lives as long as the test.
 fn own() -> ProcessId {
-    crate::target::process::process_id(std::process::id()).unwrap()
+    sexton_inspect::process::process_id(std::process::id()).unwrap()
 }
 
 fn identity(inode: u64) -> DatabaseIdentity {

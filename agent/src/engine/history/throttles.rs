@@ -5,9 +5,9 @@ use super::{History, batch_of, subject};
 use crate::audit::What;
 use crate::snapshot::FAILING;
 use crate::state::{Batch, Kind};
-use crate::target::facts::ProcessId;
-use crate::target::process::is_alive;
 use serde::{Deserialize, Serialize};
+use sexton_inspect::facts::ProcessId;
+use sexton_inspect::process::is_alive;
 use sexton_tuner::throttle::{BACK_OFF, KnownThrottles, ThrottleState};
 
 /// Throttles remembered; a target has some ten, a node some dozen targets.

@@ -1,11 +1,11 @@
 //! What runs beside the load: an agent as operators run it, or probes that nobody takes away.
 
 use anyhow::{Context, Result};
-use sexton::probe::governor::ProbePrices;
-use sexton::probe::{Credit, KernelFeatures, Mechanism, OpenWindow, Sentinel, Thresholds, Windows};
 use sexton::snapshot::ProbeView;
-use sexton::target::facts::{ProbeSites, Target};
-use sexton::target::inspect::Inspector;
+use sexton_inspect::facts::{ProbeSites, Target};
+use sexton_inspect::inspect::Inspector;
+use sexton_probe::governor::ProbePrices;
+use sexton_probe::{Credit, KernelFeatures, Mechanism, OpenWindow, Sentinel, Thresholds, Windows};
 use sexton_tests::agent::{self, Agent};
 use std::path::Path;
 use std::time::Duration;

@@ -21,7 +21,7 @@ use beside::{AgentsWord, AlwaysOn, Beside};
 use clap::Parser;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
-use sexton::probe::governor::ProbePrices;
+use sexton_probe::governor::ProbePrices;
 use sexton_tests::machine;
 use sexton_tests::steady_seeks::{self, SteadySeeks};
 use statistics::{Median, rounded};

@@ -124,7 +124,7 @@ impl Answer {
     }
 }
 
-/// Which of the agent's [`sexton::probe::KernelFeatures`], as JSON, are not there; `None` when that is not
+/// Which of the agent's [`sexton_probe::KernelFeatures`], as JSON, are not there; `None` when that is not
 /// what it is.
 fn lacks(features: &str) -> Option<Vec<String>> {
     let features: Value = serde_json::from_str(features).ok()?;

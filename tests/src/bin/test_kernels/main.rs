@@ -14,7 +14,7 @@ mod table;
 use answer::{Answer, Outcome};
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use sexton::probe::KernelFeatures;
+use sexton_probe::KernelFeatures;
 use sexton_tests::artifact;
 use std::io::{BufReader, Write};
 use std::path::PathBuf;

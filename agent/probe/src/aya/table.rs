@@ -1,0 +1,160 @@
+//! aya's maps as tables of bytes. aya wants the sizes of keys and values as types: here they come from
+//! `sexton.h`, and aya checks them against the object.
+
+use super::said;
+use crate::abi::{
+    sexton_file, sexton_file_id, sexton_identity, sexton_iterator_id, sexton_learnt, sexton_operation,
+    sexton_process, sexton_recipe, sexton_spending, sexton_thread, sexton_thread_id, sexton_totals,
+};
+use crate::loader::{LoaderError, Table};
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// `BPF_NOEXIST`: the key must not be there yet.
+const ONLY_NEW: u64 = 1;
+
+/// The map `name` as a table.
+///
+/// # Errors
+/// A map that is not known here, or is of another kind or size in the object.
+pub fn table(name: &'static str, map: Map) -> Result<Rc<dyn Table>, MapError> {
+    match name {
+        "sexton_armed" | "sexton_watched" => array::<{ size_of::<sexton_recipe>() }>(map),
+        "sexton_pass" => array::<{ size_of::<u32>() }>(map),
+        "sexton_learnt_offsets" => array::<{ size_of::<sexton_learnt>() }>(map),
+        "sexton_granted" => array::<{ size_of::<u64>() }>(map),
+        "sexton_spending" => array::<{ size_of::<sexton_spending>() }>(map),
+        "sexton_totals" => per_cpu::<{ size_of::<sexton_totals>() }>(map),
+        "sexton_threads" => hash::<{ size_of::<sexton_thread_id>() }, { size_of::<sexton_thread>() }>(map),
+        "sexton_operations" => {
+            hash::<{ size_of::<sexton_iterator_id>() }, { size_of::<sexton_operation>() }>(map)
+        }
+        "sexton_identities" => {
+            hash::<{ size_of::<sexton_iterator_id>() }, { size_of::<sexton_identity>() }>(map)
+        }
+        "sexton_files" => hash::<{ size_of::<sexton_file_id>() }, { size_of::<sexton_file>() }>(map),
+        "sexton_processes" => hash::<{ size_of::<u32>() }, { size_of::<sexton_process>() }>(map),
+        _ => Err(MapError::InvalidName { name: name.to_owned() }),
+    }
+}
+
+fn array<const VALUE: usize>(map: Map) -> Result<Rc<dyn Table>, MapError> {
+    Ok(Rc::new(ArrayTable::<VALUE>(RefCell::new(Array::try_from(map)?))))
+}
+
+fn per_cpu<const VALUE: usize>(map: Map) -> Result<Rc<dyn Table>, MapError> {
+    Ok(Rc::new(PerCpuTable::<VALUE>(PerCpuArray::try_from(map)?)))
+}
+
+fn hash<const KEY: usize, const VALUE: usize>(map: Map) -> Result<Rc<dyn Table>, MapError> {
+    Ok(Rc::new(HashTable::<KEY, VALUE>(RefCell::new(HashMap::try_from(map)?))))
+}
+
+struct ArrayTable<const VALUE: usize>(RefCell<Array<MapData, [u8; VALUE]>>);
+
+impl<const VALUE: usize> Table for ArrayTable<VALUE> {
+    fn update(&self, key: &[u8], value: &[u8], only_new: bool) -> Result<(), LoaderError> {
+        self.0
+            .borrow_mut()
+            .set(index(key)?, sized::<VALUE>(value)?, flags(only_new))
+            .map_err(|error| said(&error))
+    }
+
+    fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LoaderError> {
+        found(self.0.borrow().get(&index(key)?, 0))
+    }
+
+    fn lookup_per_cpu(&self, _: &[u8]) -> Result<Vec<Vec<u8>>, LoaderError> {
+        Ok(Vec::new())
+    }
+
+    fn delete(&self, _: &[u8]) -> Result<(), LoaderError> {
+        Err(cannot("an array keeps its entries"))
+    }
+
+    fn keys(&self) -> Result<Vec<Vec<u8>>, LoaderError> {
+        Ok(indices(self.0.borrow().len()))
+    }
+}
+
+struct PerCpuTable<const VALUE: usize>(PerCpuArray<MapData, [u8; VALUE]>);
+
+impl<const VALUE: usize> Table for PerCpuTable<VALUE> {
+    fn update(&self, _: &[u8], _: &[u8], _: bool) -> Result<(), LoaderError> {
+        Err(cannot("what is counted per CPU is only read"))
+    }
+
+    fn lookup(&self, _: &[u8]) -> Result<Option<Vec<u8>>, LoaderError> {
+        Err(cannot("there is one value for each CPU"))
+    }
+
+    fn lookup_per_cpu(&self, key: &[u8]) -> Result<Vec<Vec<u8>>, LoaderError> {
+        let values = self.0.get(&index(key)?, 0).map_err(|error| said(&error))?;
+        Ok(values.iter().map(|value| value.to_vec()).collect())
+    }
+
+    fn delete(&self, _: &[u8]) -> Result<(), LoaderError> {
+        Err(cannot("an array keeps its entries"))
+    }
+
+    fn keys(&self) -> Result<Vec<Vec<u8>>, LoaderError> {
+        Ok(indices(self.0.len()))
+    }
+}
+
+struct HashTable<const KEY: usize, const VALUE: usize>(RefCell<HashMap<MapData, [u8; KEY], [u8; VALUE]>>);
+
+impl<const KEY: usize, const VALUE: usize> Table for HashTable<KEY, VALUE> {
+    fn update(&self, key: &[u8], value: &[u8], only_new: bool) -> Result<(), LoaderError> {
+        let (key, value) = (sized::<KEY>(key)?, sized::<VALUE>(value)?);
+        self.0.borrow_mut().insert(key, value, flags(only_new)).map_err(|error| said(&error))
+    }
+
+    fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LoaderError> {
+        found(self.0.borrow().get(&sized::<KEY>(key)?, 0))
+    }
+
+    fn lookup_per_cpu(&self, _: &[u8]) -> Result<Vec<Vec<u8>>, LoaderError> {
+        Ok(Vec::new())
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<(), LoaderError> {
+        self.0.borrow_mut().remove(&sized::<KEY>(key)?).map_err(|error| said(&error))
+    }
+
+    fn keys(&self) -> Result<Vec<Vec<u8>>, LoaderError> {
+        let keys = self.0.borrow();
+        keys.keys().map(|key| key.map(|key| key.to_vec()).map_err(|error| said(&error))).collect()
+    }
+}
+
+/// A value, where there is one.
+fn found<const VALUE: usize>(value: Result<[u8; VALUE], MapError>) -> Result<Option<Vec<u8>>, LoaderError> {
+    match value {
+        Ok(value) => Ok(Some(value.to_vec())),
+        Err(MapError::KeyNotFound) => Ok(None),
+        Err(error) => Err(said(&error)),
+    }
+}
+
+fn flags(only_new: bool) -> u64 {
+    if only_new { ONLY_NEW } else { 0 }
+}
+
+/// An array's key.
+fn index(key: &[u8]) -> Result<u32, LoaderError> {
+    sized(key).map(u32::from_ne_bytes)
+}
+
+fn indices(count: u32) -> Vec<Vec<u8>> {
+    (0..count).map(|index| index.to_ne_bytes().to_vec()).collect()
+}
+
+fn sized<const COUNT: usize>(bytes: &[u8]) -> Result<[u8; COUNT], LoaderError> {
+    bytes.try_into().map_err(|_| cannot(&format!("{} bytes where the map has {COUNT}", bytes.len())))
+}
+
+fn cannot(why: &str) -> LoaderError {
+    LoaderError::Aya(why.to_owned())
+}

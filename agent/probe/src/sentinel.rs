@@ -1,0 +1,353 @@
+//! The sentinel: exact totals of a target's threads, with no probe in the target.
+//!
+//! Kernels before 5.18 cannot have one. Then it is absent: watching works, readings are empty and say
+//! [`TotalsBy::Windows`], and all that is known of a target comes from its windows.
+
+use super::abi::{
+    Record, SEXTON_READING_HAS_COUNTERS, SEXTON_READING_HAS_PERF_LEVEL, SEXTON_SLOTS_PER_PROCESS_MAX,
+    sexton_process, sexton_recipe, sexton_thread_reading,
+};
+use super::account::{Account, ThreadKey};
+use super::loader::{Attachment, Loaded, Loader, LoaderError, Passes, Ring, Table};
+use super::object::BpfObject;
+use super::recipe::{Thresholds, recipe};
+use super::{Answer, Credit, KernelFeatures, ProbeError, Slot};
+use serde::Serialize;
+use sexton_inspect::facts::Target;
+use sexton_tuner::evidence::Counters;
+use sexton_tuner::price_correction::Work;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Bytes of one pass that are read: more threads than a process has, and an end to the reading.
+const PASS_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+type EndedQueue = Rc<RefCell<Vec<sexton_thread_reading>>>;
+
+/// Reads the totals of any number of targets. Nothing of it is in the target: a thread of the agent walks
+/// the kernel's list of the target's threads and copies their counters out of their memory.
+pub struct Sentinel {
+    presence: Presence,
+    watched: HashMap<Slot, Watched>,
+}
+
+enum Presence {
+    Loaded(Programs),
+    /// The kernel has none, and why.
+    Absent(String),
+}
+
+/// The programs in the kernel.
+struct Programs {
+    object: Box<dyn Loaded>,
+    recipes: Rc<dyn Table>,
+    processes: Rc<dyn Table>,
+    pass: Rc<dyn Table>,
+    _thread_end: Attachment,
+    ended_ring: Box<dyn Ring>,
+    ended: EndedQueue,
+}
+
+struct Watched {
+    pid: u32,
+    /// `None` where the sentinel is absent, or the target's threads have no counters.
+    iterator: Option<Box<dyn Passes>>,
+    account: Account,
+}
+
+/// Who counted a total.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TotalsBy {
+    /// The sentinel: all that the target's threads counted.
+    #[default]
+    Sentinel,
+    /// The probes, while windows were open: the kernel has no sentinel, or the threads no counters.
+    Windows,
+}
+
+/// A thread's perf level and where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadLevel {
+    /// Thread id in the agent's pid namespace.
+    pub thread_id: u32,
+    /// When the thread started, nanoseconds since boot: a thread id alone can be reused.
+    pub start_boot_ns: u64,
+    /// The thread-local `rocksdb::perf_level`.
+    pub level: u8,
+    /// Address of that byte in the target.
+    pub address: u64,
+}
+
+/// What the sentinel read of one target at one moment.
+#[derive(Clone, Debug)]
+pub struct SentinelReading {
+    /// When, on the monotonic clock.
+    pub at: Instant,
+    /// Whose totals are to be believed: this reading's, or, where there is no sentinel, the windows'.
+    pub totals_by: TotalsBy,
+    /// Sum over all threads, living and ended since the target is being watched; never falls. The least that
+    /// was counted where the target sets its counters to zero.
+    pub total: Counters,
+    /// How often a thread's counters were found smaller than before: the target sets them to zero.
+    pub resets: u64,
+    /// Sum over all threads of what stands in their counters, or stood there when they ended.
+    pub(super) standing: Counters,
+    /// Living threads.
+    pub threads: u32,
+    /// Living threads that have counters, that is, have used RocksDB.
+    pub threads_with_counters: u32,
+    /// Threads that ended since the target is being watched.
+    pub threads_ended: u64,
+    /// Those of them whose last counters could not be read.
+    pub threads_ended_unread: u64,
+    /// Lowest perf level of the threads that have counters.
+    pub perf_level: Option<u8>,
+    /// Perf level of each living thread whose level could be read.
+    pub levels: Vec<ThreadLevel>,
+    /// Totals of each living thread that has counters: to settle what a closing window left open, and to tell what
+    /// threads did between two readings.
+    pub(super) by_thread: HashMap<ThreadKey, Work>,
+}
+
+impl SentinelReading {
+    /// Totals of each living thread that has counters.
+    pub fn thread_counters(&self) -> Vec<Counters> {
+        self.by_thread.values().map(|work| work.counters).collect()
+    }
+
+    /// What each thread has done since an earlier reading; those that began since, or have set their counters to zero, are
+    /// not among them.
+    pub fn work_since(&self, earlier: &SentinelReading) -> HashMap<ThreadKey, Work> {
+        let since =
+            |(thread, now): (&ThreadKey, &Work)| Some((*thread, now.since(*earlier.by_thread.get(thread)?)?));
+        self.by_thread.iter().filter_map(since).collect()
+    }
+}
+
+impl Sentinel {
+    /// Loads the programs and begins to listen for ending threads. Where the kernel is known to have no
+    /// sentinel, one that is absent.
+    ///
+    /// # Errors
+    /// [`ProbeError::Load`], [`ProbeError::Attach`].
+    pub fn load(features: &KernelFeatures) -> Result<Sentinel, ProbeError> {
+        Sentinel::load_with(Loader::default(), features)
+    }
+
+    /// As [`Sentinel::load`], by the loader that is named.
+    ///
+    /// # Errors
+    /// [`ProbeError::Load`], [`ProbeError::Attach`].
+    pub fn load_with(loader: Loader, features: &KernelFeatures) -> Result<Sentinel, ProbeError> {
+        let presence = match &features.task_iterator {
+            Answer::No(reason) => Presence::Absent(reason.clone()),
+            Answer::Yes | Answer::Unknown(_) => Presence::Loaded(Programs::load(loader)?),
+        };
+        Ok(Sentinel { presence, watched: HashMap::new() })
+    }
+
+    /// Why there is no sentinel; `None` where there is one.
+    pub fn absence(&self) -> Option<&str> {
+        match &self.presence {
+            Presence::Loaded(_) => None,
+            Presence::Absent(reason) => Some(reason),
+        }
+    }
+
+    /// Begins to watch a target; what its threads counted before is part of the first reading.
+    ///
+    /// # Errors
+    /// [`ProbeError::Attach`] when the process has gone, [`ProbeError::Layout`], [`ProbeError::Access`],
+    /// [`ProbeError::TooManyCopies`].
+    pub fn watch(&mut self, target: &Target, slot: Slot) -> Result<(), ProbeError> {
+        let pid = target.process.pid;
+        // Thresholds and credit are the windows' business; the sentinel has none.
+        let thresholds = Thresholds { tombstones_per_operation: 0, block_reads_per_operation: 0 };
+        let recipe = recipe(target, thresholds, &Credit::unlimited())?;
+        self.watched.insert(slot, Watched { pid, iterator: None, account: Account::default() });
+        if let Err(error) = self.begin(slot, &recipe) {
+            self.forget(slot);
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, slot: Slot, recipe: &sexton_recipe) -> Result<(), ProbeError> {
+        let process = self.process(recipe.process_id)?;
+        let Presence::Loaded(loaded) = &self.presence else { return Ok(()) };
+        if recipe.has_perf_context == 0 {
+            return Ok(());
+        }
+        write(&*loaded.recipes, slot, recipe)?;
+        write(&*loaded.processes, recipe.process_id, &process)?;
+        let iterator = loaded.object.attach_iterator("sexton_sentinel", recipe.process_id)?;
+        if let Some(watched) = self.watched.get_mut(&slot) {
+            watched.iterator = Some(iterator);
+        }
+        Ok(())
+    }
+
+    /// The slots of a process that are being watched.
+    fn process(&self, pid: u32) -> Result<sexton_process, ProbeError> {
+        let mut process = sexton_process::default();
+        for (slot, _) in self.watched.iter().filter(|(_, watched)| watched.pid == pid) {
+            let room = process.slots.get_mut(process.count as usize);
+            *room.ok_or(ProbeError::TooManyCopies { pid, max: SEXTON_SLOTS_PER_PROCESS_MAX as usize })? =
+                *slot;
+            process.count += 1;
+        }
+        Ok(process)
+    }
+
+    /// Stops watching a slot; nothing happens if it was not watched.
+    pub fn forget(&mut self, slot: Slot) {
+        let Some(watched) = self.watched.remove(&slot) else { return };
+        let others = self.process(watched.pid).unwrap_or_default();
+        let Presence::Loaded(loaded) = &self.presence else { return };
+        // A slot with no process in it is read for nobody; a map that cannot be written has no entry.
+        let _ = write(&*loaded.recipes, slot, &sexton_recipe::default());
+        let _ = if others.count > 0 {
+            write(&*loaded.processes, watched.pid, &others)
+        } else {
+            loaded.processes.delete(&watched.pid.to_ne_bytes()).map_err(map_error)
+        };
+    }
+
+    /// Reads the totals of a watched slot. Of a process that has ended, the last ones.
+    ///
+    /// # Errors
+    /// [`ProbeError::NotWatched`], [`ProbeError::Access`].
+    pub fn read(&mut self, slot: Slot) -> Result<SentinelReading, ProbeError> {
+        let watched = self.watched.get(&slot).ok_or(ProbeError::NotWatched { slot })?;
+        let (Presence::Loaded(loaded), Some(iterator)) = (&self.presence, &watched.iterator) else {
+            return Ok(SentinelReading::absent());
+        };
+        let pass = loaded.read_pass(slot, &**iterator)?;
+        let at = Instant::now();
+        // After the pass: a thread that ended in between is in both, and its end has the last word.
+        let ended = self.take_ended(slot)?;
+        let watched = self.watched.get_mut(&slot).ok_or(ProbeError::NotWatched { slot })?;
+        watched.account.take(&pass, &ended);
+        Ok(reading(at, &pass, &watched.account))
+    }
+
+    /// Readings of ended threads of a slot; those of other slots stay for their turn.
+    fn take_ended(&self, slot: Slot) -> Result<Vec<sexton_thread_reading>, ProbeError> {
+        let Presence::Loaded(loaded) = &self.presence else { return Ok(Vec::new()) };
+        loaded
+            .ended_ring
+            .consume()
+            .map_err(|source| ProbeError::Access { what: "the ring of ended threads", source })?;
+        let mut queue = loaded.ended.borrow_mut();
+        // A slot may have had another process a moment ago.
+        queue.retain(|reading| {
+            self.watched.get(&reading.slot).is_some_and(|watched| watched.pid == reading.process_id)
+        });
+        let (ours, others) = queue.drain(..).partition(|reading| reading.slot == slot);
+        *queue = others;
+        Ok(ours)
+    }
+}
+
+impl Programs {
+    fn load(loader: Loader) -> Result<Programs, ProbeError> {
+        let object = loader.load(BpfObject::Sentinel, None, &|_| true)?;
+        let ended = EndedQueue::default();
+        let queue = Rc::clone(&ended);
+        let take = move |bytes: &[u8]| queue.borrow_mut().extend(sexton_thread_reading::from_bytes(bytes));
+        Ok(Programs {
+            recipes: object.table("sexton_watched")?,
+            processes: object.table("sexton_processes")?,
+            pass: object.table("sexton_pass")?,
+            _thread_end: object.attach_tracepoint("sexton_thread_end")?,
+            ended_ring: object.ring("sexton_ended", Box::new(take))?,
+            ended,
+            object,
+        })
+    }
+
+    /// One pass over the threads of the slot's process.
+    fn read_pass(&self, slot: Slot, iterator: &dyn Passes) -> Result<Vec<sexton_thread_reading>, ProbeError> {
+        self.pass
+            .update(&0u32.to_ne_bytes(), &slot.to_ne_bytes(), false)
+            .map_err(|source| ProbeError::Access { what: "the slot of the pass", source })?;
+        let bytes = iterator
+            .pass(PASS_BYTES_MAX)
+            .map_err(|source| ProbeError::Access { what: "the sentinel's iterator", source })?;
+        Ok(bytes
+            .chunks_exact(size_of::<sexton_thread_reading>())
+            .filter_map(sexton_thread_reading::from_bytes)
+            .collect())
+    }
+}
+
+impl SentinelReading {
+    /// A reading that tells of these threads, and nothing else.
+    pub fn of_threads(threads: impl IntoIterator<Item = (ThreadKey, Work)>) -> SentinelReading {
+        let by_thread = threads.into_iter().collect();
+        SentinelReading { totals_by: TotalsBy::Sentinel, by_thread, ..SentinelReading::absent() }
+    }
+
+    /// What is read where there is no sentinel.
+    fn absent() -> SentinelReading {
+        SentinelReading {
+            at: Instant::now(),
+            totals_by: TotalsBy::Windows,
+            total: Counters::default(),
+            resets: 0,
+            standing: Counters::default(),
+            threads: 0,
+            threads_with_counters: 0,
+            threads_ended: 0,
+            threads_ended_unread: 0,
+            perf_level: None,
+            levels: Vec::new(),
+            by_thread: HashMap::new(),
+        }
+    }
+}
+
+fn write(map: &dyn Table, key: u32, value: &impl Record) -> Result<(), ProbeError> {
+    map.update(&key.to_ne_bytes(), value.as_bytes(), false).map_err(map_error)
+}
+
+fn map_error(source: LoaderError) -> ProbeError {
+    ProbeError::Access { what: "the sentinel's maps", source }
+}
+
+fn thread_level(thread: &sexton_thread_reading) -> ThreadLevel {
+    ThreadLevel {
+        thread_id: thread.thread_id,
+        start_boot_ns: thread.start_boot_ns,
+        level: u8::try_from(thread.perf_level).unwrap_or(u8::MAX),
+        address: thread.perf_level_address,
+    }
+}
+
+fn reading(at: Instant, pass: &[sexton_thread_reading], account: &Account) -> SentinelReading {
+    let with_counters = || pass.iter().filter(|thread| thread.flags & SEXTON_READING_HAS_COUNTERS != 0);
+    let with_level = with_counters().filter(|thread| thread.flags & SEXTON_READING_HAS_PERF_LEVEL != 0);
+    let levels: Vec<ThreadLevel> = with_level.map(thread_level).collect();
+    SentinelReading {
+        at,
+        totals_by: TotalsBy::Sentinel,
+        total: account.total(),
+        resets: account.resets(),
+        standing: account.standing(),
+        threads: pass.len() as u32,
+        threads_with_counters: with_counters().count() as u32,
+        threads_ended: account.threads_ended(),
+        threads_ended_unread: account.threads_ended_unread(),
+        perf_level: levels.iter().map(|thread| thread.level).min(),
+        levels,
+        by_thread: with_counters()
+            .map(|thread| {
+                let work = Work { processor_ns: thread.processor_ns, counters: thread.counters.into() };
+                ((thread.thread_id, thread.start_boot_ns), work)
+            })
+            .collect(),
+    }
+}

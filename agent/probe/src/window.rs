@@ -1,0 +1,487 @@
+//! Windows: probes armed for a short time, and who is charged for what was counted meanwhile.
+//!
+//! The order of opening and closing is what makes the sums exact. The sentinel reads before the probes are
+//! armed and after they are gone, so that everything the probes saw lies between these two readings. It
+//! reads once more just before they go: what a thread counted since its last event up to then belongs
+//! to the operation that is still open, and to no later one. What comes between that reading and the
+//! last one stays unattributed.
+//!
+//! A window's credit can run out. The programs then skip, and what they skipped is charged to nobody; an
+//! operation that began before such a pause is settled no more.
+//!
+//! Where there is no sentinel the total is what the probes counted, and what a window leaves open is charged
+//! up to its last event only.
+
+use super::abi::{
+    Record, SEXTON_FETCH_FILE_UNKNOWN, sexton_counters, sexton_file, sexton_operation, sexton_recipe,
+    sexton_thread, sexton_totals,
+};
+use super::account::ThreadKey;
+use super::haste::Haste;
+use super::operation::Operation;
+use super::programs::{Armed, Programs};
+use super::recipe::{Thresholds, recipe};
+use super::site::{PlacedSite, ProbeHits, placed_sites};
+use super::{Credit, Loader, Mechanism, ProbeError, SentinelReading, Slot, TotalsBy};
+use sexton_inspect::facts::{Target, TargetId};
+use sexton_tuner::evidence::{BlockFetches, Counters, Window};
+use sexton_tuner::latency::{Latencies, LatencyHistogram};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Painful operations kept of one window: more than a ranking needs, and an end to the memory. The
+/// others are counted as lost, and the tuner scales by that.
+pub const OPERATIONS_KEPT_MAX: usize = 50_000;
+
+type RecordQueue = Rc<RefCell<Records>>;
+
+#[derive(Default)]
+struct Records {
+    operations: Vec<sexton_operation>,
+    dropped: u64,
+}
+
+/// The window's programs, loaded once and armed as often as needed.
+pub struct Windows {
+    programs: Programs,
+    records: RecordQueue,
+    /// For whom each slot's offsets were learnt.
+    learnt_for: HashMap<Slot, Learner>,
+    /// Where the `BlockFetcher` of each slot's target has its file.
+    file_offsets: HashMap<Slot, u32>,
+}
+
+/// A target and where its module lies: after an exec of the same program only the latter differs.
+type Learner = (TargetId, u64);
+
+/// A window that is open on one target. Dropping it takes the probes away.
+pub struct OpenWindow {
+    slot: Slot,
+    recipe: sexton_recipe,
+    sites: Vec<PlacedSite>,
+    granted_ns: u64,
+    opened: Instant,
+    armed_ns: u64,
+    opening: Counters,
+    totals_before: sexton_totals,
+    armed: Armed,
+}
+
+/// What was read from one file in a window, by whatever thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileFetches {
+    /// Address of the file's `RandomAccessFileReader`: it has the name. 0 is all files together, as long as it was
+    /// not known how to tell them apart.
+    pub file: u64,
+    /// What was read.
+    pub fetches: BlockFetches,
+    /// Reads by latency: the bucket at index n counts those that took from 2^n to 2^(n+1) ns.
+    pub latency_histogram: Vec<u64>,
+}
+
+/// What a window saw.
+#[derive(Clone, Debug)]
+pub struct WindowResult {
+    /// How the probes were armed.
+    pub mechanism: Mechanism,
+    /// Painful operations, in the order they ended, at most [`OPERATIONS_KEPT_MAX`].
+    pub operations: Vec<Operation>,
+    /// Files that blocks were read from.
+    pub files: Vec<FileFetches>,
+    /// Sums.
+    pub window: Window,
+    /// Who counted the window's total.
+    pub totals_by: TotalsBy,
+    /// Counted in threads the probes saw, but outside any known operation.
+    pub unowned: Counters,
+    /// What operations waited for, painful or not.
+    pub latencies: Latencies,
+    /// How often the probes fired.
+    pub probe_cost: ProbeHits,
+    /// The threads that ran into them.
+    pub threads: Vec<ThreadKey>,
+    /// How often a counter or a key could not be read.
+    pub read_failures: u64,
+    /// How often a map was full.
+    pub map_full: u64,
+}
+
+impl WindowResult {
+    /// What was counted in all and no operation was charged for.
+    pub fn unattributed(&self) -> Counters {
+        self.window.total.minus(self.window.attributed)
+    }
+}
+
+impl Windows {
+    /// Loads the programs; nothing is armed yet.
+    ///
+    /// # Errors
+    /// [`ProbeError::Load`].
+    pub fn load(mechanism: Mechanism) -> Result<Windows, ProbeError> {
+        Windows::load_with(Loader::default(), mechanism)
+    }
+
+    /// As [`Windows::load`], by the loader that is named.
+    ///
+    /// # Errors
+    /// [`ProbeError::Load`].
+    pub fn load_with(loader: Loader, mechanism: Mechanism) -> Result<Windows, ProbeError> {
+        let records = RecordQueue::default();
+        let queue = Rc::clone(&records);
+        let programs = Programs::load(loader, mechanism, move |bytes| queue.borrow_mut().take(bytes))?;
+        Ok(Windows { programs, records, learnt_for: HashMap::new(), file_offsets: HashMap::new() })
+    }
+
+    /// How windows are armed.
+    pub fn mechanism(&self) -> Mechanism {
+        self.programs.mechanism()
+    }
+
+    /// Arms the probes, to be followed as far as the credit goes. `opening` is the sentinel's reading from just
+    /// before.
+    ///
+    /// # Errors
+    /// [`ProbeError::NoSites`], [`ProbeError::Attach`], [`ProbeError::Access`], [`ProbeError::Layout`].
+    pub fn open(
+        &mut self,
+        target: &Target,
+        slot: Slot,
+        thresholds: Thresholds,
+        credit: &Credit,
+        opening: &SentinelReading,
+    ) -> Result<OpenWindow, ProbeError> {
+        let pid = target.process.pid;
+        let mut recipe = recipe(target, thresholds, credit)?;
+        let sites = placed_sites(&target.module.sites);
+        if !target.module.sites.has_a_seek() {
+            return Err(ProbeError::NoSites { pid, reason: "no function of DBIter was found" });
+        }
+        self.keep_learnt_offsets_of(target, slot)?;
+        if let Some(offset) = self.file_offsets.get(&slot) {
+            recipe.fetch_file_offset = *offset;
+        }
+        self.open_at(slot, recipe, &target.module.path_from_agent, sites, credit.granted_ns, opening.standing)
+    }
+
+    /// Arms probes at these sites of a module, whatever it is.
+    pub(super) fn open_at(
+        &mut self,
+        slot: Slot,
+        recipe: sexton_recipe,
+        module: &Path,
+        sites: Vec<PlacedSite>,
+        granted_ns: u64,
+        opening: Counters,
+    ) -> Result<OpenWindow, ProbeError> {
+        self.forget(slot)?;
+        let totals_before = self.programs.totals(slot)?;
+        self.programs.reset_spending(slot)?;
+        self.programs.set_granted(slot, granted_ns)?;
+        let haste = Haste::begin();
+        let armed = self.programs.arm(slot, &recipe, module, &sites)?;
+        drop(haste);
+        Ok(OpenWindow {
+            slot,
+            recipe,
+            sites,
+            granted_ns,
+            opened: Instant::now(),
+            armed_ns: 0,
+            opening,
+            totals_before,
+            armed,
+        })
+    }
+
+    /// Takes what has come in so far, so that the ring buffer does not run full in a long window.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn poll(&mut self) -> Result<(), ProbeError> {
+        self.programs.poll()
+    }
+
+    /// Grants an open window `more_ns` nanoseconds of probe cost.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn grant(&mut self, window: &mut OpenWindow, more_ns: u64) -> Result<(), ProbeError> {
+        let granted_ns = window.granted_ns.saturating_add(more_ns);
+        self.programs.set_granted(window.slot, granted_ns)?;
+        window.granted_ns = granted_ns;
+        Ok(())
+    }
+
+    /// What is left of an open window's credit, in nanoseconds, by the prices it was opened with; 0 where the
+    /// programs skip.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn credit_ns(&self, window: &OpenWindow) -> Result<u64, ProbeError> {
+        let spent_ns = self.programs.spending(window.slot)?.spent_ns;
+        Ok(window.granted_ns.saturating_sub(spent_ns))
+    }
+
+    /// How often the probes of an open window have fired so far.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn hits(&self, window: &OpenWindow) -> Result<ProbeHits, ProbeError> {
+        let totals = self.programs.totals(window.slot)?.combine(window.totals_before, u64::wrapping_sub);
+        Ok(ProbeHits::from_totals(&window.sites, &totals))
+    }
+
+    /// What operations have waited for so far in an open window.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn latencies(&self, window: &OpenWindow) -> Result<Latencies, ProbeError> {
+        let totals = self.programs.totals(window.slot)?.combine(window.totals_before, u64::wrapping_sub);
+        Ok(latencies(&totals))
+    }
+
+    /// Where the target's `BlockFetcher` has its file is not known at first. As soon as one was seen, `find` is given
+    /// the words it begins with and says at which byte the file stands; from then on reads are told by file,
+    /// in this window and in the target's later ones.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn learn_file_offset(
+        &mut self,
+        window: &mut OpenWindow,
+        find: impl FnOnce(&[u64]) -> Option<u32>,
+    ) -> Result<(), ProbeError> {
+        if window.recipe.fetch_file_offset != SEXTON_FETCH_FILE_UNKNOWN || !window.armed.is_armed() {
+            return Ok(());
+        }
+        let files = self.programs.files(window.slot)?;
+        let seen = files.iter().find(|(file, _)| *file == 0).and_then(|(_, unknown)| find(&unknown.fetcher));
+        if let Some(offset) = seen {
+            window.recipe.fetch_file_offset = offset;
+            self.programs.write_recipe(window.slot, &window.recipe)?;
+            self.file_offsets.insert(window.slot, offset);
+        }
+        Ok(())
+    }
+
+    /// The files that blocks have been read from so far in an open window.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn files(&self, window: &OpenWindow) -> Result<Vec<FileFetches>, ProbeError> {
+        Ok(self.programs.files(window.slot)?.into_iter().map(FileFetches::from_entry).collect())
+    }
+
+    /// Takes the accounts that the window left behind. `settling` is the sentinel's reading from just
+    /// before the probes were taken away ([`OpenWindow::disarm`]), `closing` that from after it.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn collect(
+        &mut self,
+        mut window: OpenWindow,
+        settling: &SentinelReading,
+        closing: &SentinelReading,
+    ) -> Result<WindowResult, ProbeError> {
+        let duration_ns = window.disarm();
+        let closed_ns = monotonic_ns();
+        self.poll()?;
+        let totals = self.programs.totals(window.slot)?.combine(window.totals_before, u64::wrapping_sub);
+        let pause = self.programs.spending(window.slot)?.pause;
+        let mut open = self.open_operations(window.slot)?;
+        let threads = self.programs.threads(window.slot)?;
+        let settled = settle(&threads, pause, &mut open, settling);
+        let mut records = self.records.borrow_mut().take_of(window.slot);
+        let ended_painful = totals.operations_painful;
+        let mut still_open_painful = 0;
+        let operations_open = open.len() as u64;
+        for mut operation in open.into_values() {
+            // One from before the last pause ended nobody knows when.
+            operation.end_ns = if operation.pause == pause { closed_ns } else { operation.return_ns };
+            if is_painful(&operation, &window.recipe) {
+                still_open_painful += 1;
+                records.operations.push(operation);
+            }
+        }
+        let files = self.files(&window)?;
+        self.forget(window.slot)?;
+        let attributed = Counters::from(totals.attributed).plus(settled);
+        let by_probes = attributed.plus(totals.unowned.into());
+        Ok(WindowResult {
+            mechanism: self.mechanism(),
+            files,
+            window: Window {
+                duration_ns,
+                operations: totals.operations + operations_open,
+                operations_painful: ended_painful + still_open_painful,
+                records_lost: totals.records_lost + records.dropped,
+                attributed,
+                total: match closing.totals_by {
+                    // What the probes counted was counted, even where a thread ended unread.
+                    TotalsBy::Sentinel => closing
+                        .standing
+                        .plus(totals.discarded.into())
+                        .minus(window.opening)
+                        .at_least(by_probes),
+                    TotalsBy::Windows => by_probes,
+                },
+                block_reads_timed: totals.block_reads_timed,
+                operations_estimated: totals.operations_estimated,
+            },
+            totals_by: closing.totals_by,
+            unowned: totals.unowned.into(),
+            latencies: latencies(&totals),
+            probe_cost: ProbeHits::from_totals(&window.sites, &totals),
+            threads: threads.into_iter().map(|(id, thread)| (id, thread.start_boot_ns)).collect(),
+            read_failures: totals.read_failures,
+            map_full: totals.map_full,
+            operations: records.operations.iter().map(Operation::from_record).collect(),
+        })
+    }
+
+    /// Takes away the probes and the accounts of a window of which nothing is wanted.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn abandon(&mut self, mut window: OpenWindow) -> Result<(), ProbeError> {
+        window.disarm();
+        self.forget(window.slot)
+    }
+
+    fn open_operations(&self, slot: Slot) -> Result<HashMap<u64, sexton_operation>, ProbeError> {
+        let operations = self.programs.operations(slot)?;
+        Ok(operations.into_iter().map(|operation| (operation.iterator, operation)).collect())
+    }
+
+    /// Removes every account of a slot: the next window begins anew.
+    fn forget(&mut self, slot: Slot) -> Result<(), ProbeError> {
+        self.programs.forget(slot)?;
+        self.poll()?;
+        self.records.borrow_mut().take_of(slot);
+        Ok(())
+    }
+
+    /// What was learnt of a target holds for its later windows, and for no other target.
+    fn keep_learnt_offsets_of(&mut self, target: &Target, slot: Slot) -> Result<(), ProbeError> {
+        let learner = (target.id, target.module.load_bias);
+        if self.learnt_for.get(&slot) != Some(&learner) {
+            self.programs.forget_learnt_offsets(slot)?;
+            self.file_offsets.remove(&slot);
+            self.learnt_for.insert(slot, learner);
+        }
+        Ok(())
+    }
+}
+
+impl FileFetches {
+    fn from_entry((file, counted): (u64, sexton_file)) -> FileFetches {
+        let used = counted.histogram.iter().rposition(|reads| *reads > 0).map_or(0, |last| last + 1);
+        FileFetches {
+            file,
+            fetches: counted.fetches.into(),
+            latency_histogram: counted.histogram.into_iter().take(used).collect(),
+        }
+    }
+}
+
+impl OpenWindow {
+    /// Its target's slot.
+    pub fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// Takes the probes away and gives how long they were armed, in nanoseconds. The first call counts.
+    pub fn disarm(&mut self) -> u64 {
+        if self.armed.is_armed() {
+            self.armed_ns = u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let _haste = Haste::begin();
+            self.armed.disarm();
+        }
+        self.armed_ns
+    }
+}
+
+impl Records {
+    fn take(&mut self, bytes: &[u8]) {
+        let Some(operation) = sexton_operation::from_bytes(bytes) else { return };
+        if self.operations.len() < OPERATIONS_KEPT_MAX {
+            self.operations.push(operation);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    /// The records of one slot; those of others stay.
+    fn take_of(&mut self, slot: Slot) -> Records {
+        let all = std::mem::take(&mut self.operations);
+        let (ours, others) = all.into_iter().partition(|operation| operation.slot == slot);
+        self.operations = others;
+        Records { operations: ours, dropped: std::mem::take(&mut self.dropped) }
+    }
+}
+
+/// Charges what was counted after each thread's last event, up to the settling reading. A thread that
+/// has had an event since that reading has its boundary behind it: nothing is left to charge. Of one whose last
+/// event was before the last pause it is not known whose it is.
+fn settle(
+    threads: &[(u32, sexton_thread)],
+    pause: u64,
+    open: &mut HashMap<u64, sexton_operation>,
+    settling: &SentinelReading,
+) -> Counters {
+    let mut settled = Counters::default();
+    for (thread_id, thread) in threads {
+        if thread.pause != pause {
+            continue;
+        }
+        let Some(work) = settling.by_thread.get(&(*thread_id, thread.start_boot_ns)) else { continue };
+        let (now, boundary) = (work.counters, Counters::from(thread.boundary));
+        // Set to zero since its last event, in a way that no probe saw: all of it was counted since.
+        let delta = if now.fell_below(boundary) { now } else { now.minus(boundary) };
+        let in_seek = thread.active != 0;
+        let charged = if in_seek { thread.active } else { thread.owner };
+        // Which of them has moved since then is not asked: the process may have gone on, or have gone.
+        let is_one_of_several =
+            thread.positioned.iter().filter(|iterator| open.contains_key(iterator)).count() > 1;
+        let Some(operation) = open.get_mut(&charged) else { continue };
+        let part = if in_seek { &mut operation.seek } else { &mut operation.scan };
+        *part = raw(Counters::from(*part).plus(delta));
+        settled = settled.plus(delta);
+        if !in_seek && is_one_of_several {
+            operation.tombstones_ambiguous += delta.tombstones_skipped;
+        }
+    }
+    settled
+}
+
+fn latencies(totals: &sexton_totals) -> Latencies {
+    Latencies {
+        seeks: LatencyHistogram::new(&totals.seek_histogram),
+        block_reads: LatencyHistogram::new(&totals.block_read_histogram),
+    }
+}
+
+fn is_painful(operation: &sexton_operation, recipe: &sexton_recipe) -> bool {
+    let total = Counters::from(operation.seek).plus(operation.scan.into());
+    total.tombstones_skipped >= recipe.tombstones_painful || total.block_reads >= recipe.block_reads_painful
+}
+
+fn raw(counters: Counters) -> sexton_counters {
+    sexton_counters {
+        tombstones_skipped: counters.tombstones_skipped,
+        keys_skipped: counters.keys_skipped,
+        block_reads: counters.block_reads,
+        block_read_bytes: counters.block_read_bytes,
+        block_cache_hits: counters.block_cache_hits,
+    }
+}
+
+/// The clock of `bpf_ktime_get_ns`.
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
