@@ -5,9 +5,10 @@
 //! nobody: for as long as this test likes. It is cancelled meanwhile, and only then the automatic compaction is let go. What
 //! RocksDB did then is in its LOG.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use sexton::actuator::{
-    Actuator, ActuatorError, CompactRequest, HandlePointers, HookActuator, HookClient, HookOptions,
+    CompactTask, ExecuteError, Executor, HandlePointers, HookClient, HookExecutor, HookOptions, JobStatus,
+    Task,
 };
 use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, Finished, KeyBytes,
@@ -20,13 +21,13 @@ use sexton_tuner::range::KeyRange;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Compiling, opening and compacting take a second or two here.
 const LIMIT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(5);
-/// How long an actuator waits in vain here for the end of what it has cancelled.
+/// How long an executor waits in vain here for the end of what it has cancelled.
 const GIVING_UP_AFTER: Duration = Duration::from_secs(1);
 
 /// What RocksDB writes into its LOG when a range compaction waits for a flush that would stall writers.
@@ -52,25 +53,29 @@ fn a_compaction_that_was_cancelled_while_it_waited_never_begins() -> Result<()> 
 fn what_does_not_end_after_its_cancellation_is_given_up_on_and_still_never_begins() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let mut stalled = Stalled::start(directory.path())?;
-    let mut hook = stalled.hook()?;
-    let request = stalled.request(&hook);
-    let cancelled = AtomicBool::new(false);
-    let result = std::thread::scope(|scope| {
-        let mut actuator = HookActuator::new(&mut hook, LIMIT).giving_up_after(GIVING_UP_AFTER);
-        let running = scope.spawn({
-            let (request, cancelled) = (&request, &cancelled);
-            move || actuator.compact_range(request, cancelled)
-        });
-        let waits = stalled.wait_for_log(WAITS);
-        cancelled.store(true, Ordering::Relaxed);
-        let result = running.join();
-        waits.map(|()| result)
-    })?;
-    let id = match result {
-        Ok(Err(ActuatorError::StillRunning { job, .. })) => job,
-        other => bail!("it was not given up on: {other:?}"),
+    let hook = stalled.hook()?;
+    let task = Task::Compact(stalled.task(&hook));
+    let hook = Arc::new(Mutex::new(hook));
+    let mut executor = HookExecutor::new(Some(Arc::clone(&hook)), None).giving_up_after(GIVING_UP_AFTER);
+    let job = executor.start(&task)?;
+    let (deadline, mut hook_job) = (Instant::now() + LIMIT, None);
+    let id = loop {
+        match executor.poll(job) {
+            JobStatus::Running(progress) => hook_job = hook_job.or(progress.hook_job),
+            JobStatus::Ended(Err(ExecuteError::StillRunning { job, .. })) => break job,
+            JobStatus::Ended(other) => bail!("it was not given up on: {other:?}"),
+        }
+        ensure!(Instant::now() < deadline, "it is still waited for");
+        // Between two polls others may ask the same hook.
+        hook.lock().map_err(|_| anyhow!("the hook's lock"))?.databases()?;
+        if stalled.log()?.contains(WAITS) {
+            executor.cancel(job);
+        }
+        std::thread::sleep(POLL);
     };
+    ensure!(hook_job == Some(id), "the hook's number of it was told as {hook_job:?}, and is {id}");
     stalled.release()?;
+    let mut hook = hook.lock().map_err(|_| anyhow!("the hook's lock"))?;
     stalled.ends_without_compacting(&mut hook, id)?;
     stalled.end()
 }
@@ -130,18 +135,19 @@ impl Stalled {
     }
 
     /// The same, as the engine asks for it.
-    fn request(&self, hook: &HookClient) -> CompactRequest {
+    fn task(&self, hook: &HookClient) -> CompactTask {
         let handles = HandlePointers {
             database: self.family.database,
             column_family_handle: self.family.handle,
             column_family_id: self.family.id,
         };
-        CompactRequest {
+        CompactTask {
             process: hook.target().process,
             target: hook.target().name.clone(),
             database: self.database.clone(),
             column_family: self.family.name.clone(),
             handles: Some(handles),
+            others: Vec::new(),
             range: KeyRange::everything(),
             cost_bytes: 0,
             bottommost: Bottommost::Force,

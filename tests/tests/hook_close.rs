@@ -7,7 +7,7 @@
 //! job that was started must have an outcome.
 
 use anyhow::{Context, Result, bail, ensure};
-use sexton::actuator::{ActuatorError, HookClient, HookOptions};
+use sexton::actuator::{ExecuteError, HookClient, HookOptions};
 use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
     KeyBytes,
@@ -194,7 +194,7 @@ fn one_job(
     let started = if is_flush { hook.flush(family) } else { hook.start_compaction(everything(family)) };
     let id = match started {
         Ok(id) => id,
-        Err(ActuatorError::Hook { kind: ErrorKind::Refused, .. }) => {
+        Err(ExecuteError::Hook { kind: ErrorKind::Refused, .. }) => {
             tally.not_started += 1;
             std::thread::sleep(POLL);
             return Ok(());

@@ -91,7 +91,7 @@ fn request(random: &mut Random, family: &ColumnFamilyPointers) -> Request {
         0 => family.clone(),
         _ => wrong_pointers(random, family),
     };
-    match random.below(5) {
+    match random.below(4) {
         0 => Request::CompactRange(CompactRange {
             column_family,
             begin: key(random),
@@ -106,8 +106,7 @@ fn request(random: &mut Random, family: &ColumnFamilyPointers) -> Request {
         }),
         1 => Request::Cancel { id: random.any() },
         2 => Request::SetOptions(options(random, column_family)),
-        3 => Request::Flush { column_family },
-        _ => Request::ManualCompaction { column_family, allowed: random.below(2) == 0 },
+        _ => Request::Flush { column_family },
     }
 }
 

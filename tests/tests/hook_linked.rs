@@ -2,7 +2,7 @@
 //! of it, and in again.
 
 use anyhow::{Context, Result, bail, ensure};
-use sexton::actuator::{ActuatorError, HookClient, HookOptions};
+use sexton::actuator::{ExecuteError, HookClient, HookOptions};
 use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
     KeyBytes, OptionChange, OptionsScope, PROTOCOL_VERSION, Request, Response, read, write,
@@ -32,7 +32,6 @@ fn a_linked_c_program_is_served_in_all_that_can_be_asked() -> Result<()> {
     ensure!(tombstones(&mut hook, &family)? == TOMBSTONES, "not the tombstones that were left");
 
     options_are_set_and_refused_by_name(&mut hook, &family)?;
-    manual_compaction_is_forbidden_and_allowed(&mut hook, &family)?;
     the_second_agent_is_refused(program.pid(), &family)?;
 
     let flush = hook.flush(&family)?;
@@ -110,7 +109,7 @@ fn options_are_set_and_refused_by_name(hook: &mut HookClient, family: &ColumnFam
     hook.set_options(family, OptionsScope::ColumnFamily, &set(SKIP, "33", "20"))?;
     hook.set_options(family, OptionsScope::ColumnFamily, &set(SKIP, "44", "33"))?;
     let unknown = hook.set_options(family, OptionsScope::ColumnFamily, &set(LATER, "8", "0"));
-    let Err(ActuatorError::Hook { kind: ErrorKind::Failed, message, .. }) = unknown else {
+    let Err(ExecuteError::Hook { kind: ErrorKind::Failed, message, .. }) = unknown else {
         bail!("an option that 7.8 does not have: {unknown:?}");
     };
     ensure!(message.contains(LATER), "RocksDB's words are missing: {message}");
@@ -142,19 +141,6 @@ fn a_value_that_is_to_stay_is_not_put_back(
 
 fn change(name: &str, value: &str, restore: Option<&str>) -> OptionChange {
     OptionChange { name: name.to_owned(), value: value.to_owned(), restore: restore.map(str::to_owned) }
-}
-
-fn manual_compaction_is_forbidden_and_allowed(
-    hook: &mut HookClient,
-    family: &ColumnFamilyPointers,
-) -> Result<()> {
-    hook.set_manual_compaction(family, false)?;
-    let refused = hook.start_compaction(everything(family, BottommostLevelCompaction::Force));
-    ensure!(kind(refused)? == ErrorKind::Refused, "it compacts though that is forbidden");
-    hook.set_manual_compaction(family, true)?;
-    let id = hook.start_compaction(everything(family, BottommostLevelCompaction::Skip))?;
-    ensure!(outcome(hook, id)?.ok, "it is allowed again and does not work");
-    Ok(())
 }
 
 /// Another agent, in a conversation of its own, may look but not act.
@@ -196,7 +182,7 @@ fn connect(pid: u32, may_attach: bool) -> Result<HookClient> {
 
 fn kind_of_connect(pid: u32) -> Result<&'static str> {
     match HookClient::connect(&Inspector::new().inspect(pid)?, &HookOptions::default()) {
-        Err(ActuatorError::NoHook { .. }) => Ok("no hook"),
+        Err(ExecuteError::NoHook { .. }) => Ok("no hook"),
         Err(error) => Err(error).context("connecting after the hook has gone"),
         Ok(_) => Ok("a hook"),
     }
@@ -236,9 +222,9 @@ fn outcome(hook: &mut HookClient, id: u64) -> Result<Finished> {
 }
 
 /// The kind of the hook's refusal; an error where it did not refuse.
-fn kind<T: std::fmt::Debug>(answer: Result<T, ActuatorError>) -> Result<ErrorKind> {
+fn kind<T: std::fmt::Debug>(answer: Result<T, ExecuteError>) -> Result<ErrorKind> {
     match answer {
-        Err(ActuatorError::Hook { kind, .. }) => Ok(kind),
+        Err(ExecuteError::Hook { kind, .. }) => Ok(kind),
         other => bail!("not refused: {other:?}"),
     }
 }

@@ -32,8 +32,6 @@ pub struct Hook {
     worker: Worker,
     known: Vec<ColumnFamilyPointers>,
     lease: Lease,
-    /// Column families through which this conversation has forbidden manual compactions.
-    paused: Vec<ColumnFamilyPointers>,
     /// Options to put back when the agent that holds the lease is gone.
     changed: Changed,
 }
@@ -57,7 +55,6 @@ impl Hook {
             worker: Worker::default(),
             known: Vec::new(),
             lease: Lease::default(),
-            paused: Vec::new(),
             changed: Changed::default(),
         }
     }
@@ -92,9 +89,6 @@ impl Hook {
             Request::ChangedOptions {} => {
                 self.changed.retain(|database| GUARD.is_changed(database));
                 Response::ChangedOptions { options: self.changed.list() }
-            }
-            Request::ManualCompaction { column_family, allowed } => {
-                self.manual_compaction(column_family, allowed)?
             }
             Request::Detach {} => return self.detach().map(Answer::Last),
         };
@@ -210,12 +204,6 @@ impl Hook {
         if request.max_subcompactions.is_some() && !rocksdb.can_limit_subcompactions() {
             return Err(unsupported("subcompactions cannot be limited"));
         }
-        if GUARD.is_paused(request.column_family.database) {
-            return Err((
-                ErrorKind::Refused,
-                "manual compactions are forbidden by the agent itself".to_owned(),
-            ));
-        }
         self.enter(&rocksdb, &request.column_family)?;
         self.worker.start(rocksdb, Job::Compact(request)).map(|id| Response::Started { id })
     }
@@ -285,45 +273,8 @@ impl Hook {
         failures
     }
 
-    fn manual_compaction(
-        &mut self,
-        pointers: ColumnFamilyPointers,
-        allowed: bool,
-    ) -> Result<Response, Failure> {
-        let rocksdb = self.rocksdb()?;
-        if !rocksdb.can_cancel() {
-            return Err(unsupported("manual compactions cannot be forbidden"));
-        }
-        let access = self.enter(&rocksdb, &pointers)?;
-        if allowed {
-            if GUARD.resume(pointers.database) {
-                rocksdb.enable_manual_compaction(access.handles().only_database());
-            }
-        } else if self.paused.len() >= KNOWN_MAX {
-            return Err((ErrorKind::BadRequest, "too many databases are told so at a time".to_owned()));
-        } else if GUARD.pause(pointers.database) {
-            rocksdb.disable_manual_compaction(access.handles().only_database());
-            self.paused.push(pointers);
-        }
-        Ok(Response::Done {})
-    }
-
-    /// Allows again what this conversation has forbidden.
-    pub fn allow_all(&mut self) {
-        let Some(rocksdb) = self.rocksdb.clone() else { return };
-        for pointers in std::mem::take(&mut self.paused) {
-            // If the database was closed meanwhile there is nothing left to allow.
-            if let Ok(access) = enter(&rocksdb, &pointers)
-                && GUARD.resume(pointers.database)
-            {
-                rocksdb.enable_manual_compaction(access.handles().only_database());
-            }
-        }
-    }
-
     /// Ends what runs and takes the guard away; the listener goes when this succeeds.
     fn detach(&mut self) -> Result<Response, Failure> {
-        self.allow_all();
         if let (Some(reason), false) = (self.put_back().first(), self.changed.is_empty()) {
             return Err((ErrorKind::Failed, reason.clone()));
         }
@@ -353,7 +304,6 @@ fn is_acting(request: &Request) -> bool {
         | Request::Flush { .. }
         | Request::Cancel { .. }
         | Request::SetOptions(_)
-        | Request::ManualCompaction { .. }
         | Request::Detach {} => true,
     }
 }

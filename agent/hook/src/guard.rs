@@ -46,8 +46,6 @@ struct State {
     leaving: Vec<u64>,
     /// Handles to delete, and how, when the last pass comes back.
     left: Vec<(u64, Deletion)>,
-    /// Databases whose manual compactions the agent has forbidden.
-    paused: Vec<u64>,
     /// Databases in which the agent has changed options.
     changed: Vec<u64>,
 }
@@ -112,7 +110,6 @@ impl Guard {
             registered: Vec::new(),
             leaving: Vec::new(),
             left: Vec::new(),
-            paused: Vec::new(),
             changed: Vec::new(),
         };
         Guard { state: Mutex::new(state), changed: Condvar::new() }
@@ -166,7 +163,6 @@ impl Guard {
         if ended == Ended::NotYet {
             return;
         }
-        state.paused.retain(|paused| *paused != database);
         state.changed.retain(|changed| *changed != database);
         if ended == Ended::Destroyed {
             state.closed.retain(|closed| *closed != database);
@@ -222,29 +218,6 @@ impl Guard {
             state.registered.push(database);
         }
         true
-    }
-
-    /// Notes that manual compactions of `database` were forbidden; `false`: they were already.
-    pub fn pause(&self, database: u64) -> bool {
-        let mut state = self.state();
-        let is_new = !state.paused.contains(&database);
-        if is_new {
-            state.paused.push(database);
-        }
-        is_new
-    }
-
-    /// Whether they are forbidden.
-    pub fn is_paused(&self, database: u64) -> bool {
-        self.state().paused.contains(&database)
-    }
-
-    /// Notes that they are allowed again; `false`: they were not forbidden, or the database was closed.
-    pub fn resume(&self, database: u64) -> bool {
-        let mut state = self.state();
-        let before = state.paused.len();
-        state.paused.retain(|paused| *paused != database);
-        state.paused.len() < before
     }
 
     /// Notes that options of `database` were changed. Only for whoever holds a pass for it.
@@ -394,15 +367,6 @@ mod tests {
         drop(guard.enter(DATABASE, HANDLE).unwrap());
         guard.end_database(DATABASE, never, || Ended::Destroyed);
         assert_eq!(guard.enter(DATABASE, HANDLE).err(), Some(Refusal::Unguarded));
-    }
-
-    #[test]
-    fn pauses_are_forgotten_with_their_database() {
-        let guard = guard();
-        assert!(guard.pause(DATABASE) && !guard.pause(DATABASE));
-        guard.end_database(DATABASE, never, || Ended::Closed);
-        assert!(!guard.resume(DATABASE));
-        assert!(guard.pause(DATABASE + 8) && guard.resume(DATABASE + 8) && !guard.resume(DATABASE + 8));
     }
 
     #[test]

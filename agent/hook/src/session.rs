@@ -34,7 +34,7 @@ pub enum Next {
 /// Talks to one client until it closes, falls silent, or breaks the protocol. `others` is the listener:
 /// when somebody waits there, silence is shorter.
 pub fn serve(stream: &UnixStream, peer: Peer, others: BorrowedFd<'_>, hook: &mut Hook) -> Next {
-    let next = converse(stream, peer, others, hook).unwrap_or_else(|error| {
+    converse(stream, peer, others, hook).unwrap_or_else(|error| {
         match error {
             FrameError::Closed => {}
             FrameError::Json(_) | FrameError::Length { .. } => {
@@ -45,9 +45,7 @@ pub fn serve(stream: &UnixStream, peer: Peer, others: BorrowedFd<'_>, hook: &mut
             error => log::line(&error.to_string()),
         }
         Next::Client
-    });
-    hook.allow_all();
-    next
+    })
 }
 
 fn converse(
@@ -267,7 +265,6 @@ mod tests {
             Request::CompactRange(range),
             Request::Flush { column_family: pointers() },
             Request::SetOptions(options.clone()),
-            Request::ManualCompaction { column_family: pointers(), allowed: false },
             Request::CompactionStatus { id: 1 },
             Request::Cancel { id: 1 },
             Request::SetOptions(SetOptions { options: Vec::new(), ..options.clone() }),
@@ -281,9 +278,9 @@ mod tests {
         let (last, responses) = responses.split_last().unwrap();
         assert_eq!(*last, Response::ChangedOptions { options: Vec::new() });
         let kinds: Vec<_> = responses.iter().skip(1).map(kind).collect();
-        assert_eq!(kinds[..7], [ErrorKind::Unsupported; 7]);
-        assert_eq!(kinds[7..9], [ErrorKind::NotFound; 2]);
-        assert_eq!(kinds[9..], [ErrorKind::BadRequest; 6]);
+        assert_eq!(kinds[..6], [ErrorKind::Unsupported; 6]);
+        assert_eq!(kinds[6..8], [ErrorKind::NotFound; 2]);
+        assert_eq!(kinds[8..], [ErrorKind::BadRequest; 6]);
     }
 
     #[test]

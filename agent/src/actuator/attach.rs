@@ -4,7 +4,7 @@
 //! request on it loads a library and calls its `Agent_OnAttach`. A SIGQUIT kills any program that does
 //! not handle it, so it is sent only to a process that has `libjvm.so` mapped *and* a handler installed.
 
-use super::error::ActuatorError;
+use super::error::ExecuteError;
 use super::process::{Directory, TargetProcess, peer_pid};
 use rustix::process::Signal;
 use sexton_inspect::facts::ProcessId;
@@ -38,9 +38,9 @@ const PROC_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Has the JVM load `library` (a path as the JVM sees it) and call `Agent_OnAttach` with `options`.
 ///
 /// # Errors
-/// [`ActuatorError::NotAttachable`] before anything is done, [`ActuatorError::Attach`] afterwards.
-pub fn load(process: &TargetProcess, library: &Path, options: &str) -> Result<(), ActuatorError> {
-    let fail = |reason: String| ActuatorError::Attach { pid: process.pid, reason };
+/// [`ExecuteError::NotAttachable`] before anything is done, [`ExecuteError::Attach`] afterwards.
+pub fn load(process: &TargetProcess, library: &Path, options: &str) -> Result<(), ExecuteError> {
+    let fail = |reason: String| ExecuteError::Attach { pid: process.pid, reason };
     let library = library.to_str().ok_or_else(|| fail("the hook library's path is not UTF-8".to_owned()))?;
     for argument in [library, options] {
         if argument.len() > ARGUMENT_BYTES_MAX || argument.contains('\0') {
@@ -57,20 +57,20 @@ pub fn load(process: &TargetProcess, library: &Path, options: &str) -> Result<()
 /// Whether a JVM would let itself be attached to, as far as that shows without trying.
 ///
 /// # Errors
-/// [`ActuatorError::NotAttachable`] with the reason, [`ActuatorError::Process`] without the rights to look.
-pub fn check(process: &ProcessId) -> Result<(), ActuatorError> {
+/// [`ExecuteError::NotAttachable`] with the reason, [`ExecuteError::Process`] without the rights to look.
+pub fn check(process: &ProcessId) -> Result<(), ExecuteError> {
     check_attachable(&TargetProcess::open(process)?)
 }
 
 /// Refuses processes that would take harm or could never work.
-pub(super) fn check_attachable(process: &TargetProcess) -> Result<(), ActuatorError> {
-    let refuse = |reason| Err(ActuatorError::NotAttachable { pid: process.pid, reason });
+pub(super) fn check_attachable(process: &TargetProcess) -> Result<(), ExecuteError> {
+    let refuse = |reason| Err(ExecuteError::NotAttachable { pid: process.pid, reason });
     let read = |name: &str| {
         let mut bytes = Vec::new();
         std::fs::File::open(format!("/proc/{}/{name}", process.pid))
             .and_then(|file| file.take(PROC_BYTES_MAX).read_to_end(&mut bytes))
-            .map_err(|source| ActuatorError::Process { pid: process.pid, what: "look into /proc", source })?;
-        Ok::<_, ActuatorError>(bytes)
+            .map_err(|source| ExecuteError::Process { pid: process.pid, what: "look into /proc", source })?;
+        Ok::<_, ExecuteError>(bytes)
     };
     if !maps_a_jvm(&read("maps")?) {
         return refuse("it is no JVM (libjvm.so is not mapped); a SIGQUIT would kill it");
@@ -126,14 +126,14 @@ fn last_switch(switches: &[String], name: &str) -> Option<bool> {
 }
 
 /// Connects to the JVM's socket, having it opened first where it is not.
-fn connect(process: &TargetProcess) -> Result<UnixStream, ActuatorError> {
+fn connect(process: &TargetProcess) -> Result<UnixStream, ExecuteError> {
     let directory = process.temporary_directory()?;
     let name = format!(".java_pid{}", process.namespaced_pid);
     let stream = match directory.connect(&name, process.user_id) {
         Ok(stream) => stream,
         Err(error) if is_not_there(&error) => wake_and_connect(process, directory, &name)?,
         Err(error) => {
-            return Err(ActuatorError::Attach {
+            return Err(ExecuteError::Attach {
                 pid: process.pid,
                 reason: format!("the JVM's socket cannot be used: {error}"),
             });
@@ -141,11 +141,11 @@ fn connect(process: &TargetProcess) -> Result<UnixStream, ActuatorError> {
     };
     match peer_pid(&stream) {
         Ok(peer) if peer == process.pid => Ok(stream),
-        Ok(peer) => Err(ActuatorError::Attach {
+        Ok(peer) => Err(ExecuteError::Attach {
             pid: process.pid,
             reason: format!("process {peer} holds the JVM's socket {name}"),
         }),
-        Err(error) => Err(ActuatorError::Attach { pid: process.pid, reason: error.to_string() }),
+        Err(error) => Err(ExecuteError::Attach { pid: process.pid, reason: error.to_string() }),
     }
 }
 
@@ -158,8 +158,8 @@ fn wake_and_connect(
     process: &TargetProcess,
     directory: Directory,
     socket: &str,
-) -> Result<UnixStream, ActuatorError> {
-    let fail = |reason: String| ActuatorError::Attach { pid: process.pid, reason };
+) -> Result<UnixStream, ExecuteError> {
+    let fail = |reason: String| ExecuteError::Attach { pid: process.pid, reason };
     let request = AttachFile::create(process, directory)
         .map_err(|error| fail(format!("cannot create .attach_pid{}: {error}", process.namespaced_pid)))?;
     process.signal(Signal::QUIT)?;
@@ -171,7 +171,7 @@ fn wake_and_connect(
             Err(error) => return Err(fail(format!("the JVM's socket cannot be used: {error}"))),
         }
         if !process.is_alive() {
-            return Err(ActuatorError::ProcessGone { pid: process.pid });
+            return Err(ExecuteError::ProcessGone { pid: process.pid });
         }
         if Instant::now() >= deadline {
             return Err(fail(format!(
@@ -308,7 +308,7 @@ mod tests {
         let stat = procfs::process::Process::new(i32::try_from(pid).unwrap()).unwrap().stat().unwrap();
         let process = TargetProcess::open(&ProcessId { pid, start_time_ticks: stat.starttime }).unwrap();
         let error = load(&process, Path::new("/tmp/hook.so"), "").unwrap_err();
-        assert!(matches!(error, ActuatorError::NotAttachable { .. }), "{error}");
+        assert!(matches!(error, ExecuteError::NotAttachable { .. }), "{error}");
         std::thread::sleep(Duration::from_millis(100));
         assert!(process.is_alive() && child.try_wait().unwrap().is_none());
         child.kill().unwrap();

@@ -5,15 +5,14 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 /// First bytes that are kept of what a command prints, standard output and standard error each; the
 /// rest is read and thrown away, so that the command never waits for us.
 pub const OUTPUT_BYTES_MAX: usize = 16 * 1024;
 
-/// How often a running command is looked after.
+/// How often a command is looked after by those that wait for it.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Between asking a command to end (SIGTERM) and ending it (SIGKILL).
@@ -60,74 +59,157 @@ fn drop_capabilities() -> io::Result<()> {
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
-/// Runs `program` with `arguments`, without a shell and without input.
-///
-/// # Errors
-/// When it cannot be started or watched.
-pub fn run(
-    program: &str,
-    arguments: &[String],
+/// A command that runs, or has just ended. Nobody waits for it: it is polled.
+#[derive(Debug)]
+pub struct RunningCommand {
+    child: Child,
+    started: Instant,
     time_limit: Duration,
-    cancelled: &AtomicBool,
-) -> io::Result<Run> {
-    let started = Instant::now();
-    let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
-    // SAFETY: between fork and exec the closure makes system calls about its own process; it allocates nothing and takes
-    // no lock.
-    unsafe { command.pre_exec(drop_capabilities) };
-    let mut child = command.spawn()?;
-    let outputs = [child.stdout.take().map(collect), child.stderr.take().map(collect)];
-    let ending = watch(&mut child, started + time_limit, cancelled)?;
-    let duration = started.elapsed();
-    let wait_until = Instant::now() + OUTPUT_GRACE;
-    let mut output = String::new();
-    for bytes in outputs.into_iter().flatten() {
-        let left = wait_until.saturating_duration_since(Instant::now());
-        if let Ok(bytes) = bytes.recv_timeout(left) {
-            output.push_str(&String::from_utf8_lossy(&bytes));
-        }
-    }
-    Ok(Run { ending, duration, output })
+    /// Why it is being stopped, and since when.
+    stopping: Option<(Ending, Instant)>,
+    is_killed: bool,
+    /// How it ended, and when that was seen.
+    ended: Option<(Ending, Instant)>,
+    /// Standard output and standard error, until all of it has come.
+    outputs: Vec<Output>,
 }
 
-fn watch(child: &mut Child, deadline: Instant, cancelled: &AtomicBool) -> io::Result<Ending> {
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Ending::Ended(status));
+#[derive(Debug)]
+struct Output {
+    pipe: Receiver<Vec<u8>>,
+    bytes: Option<Vec<u8>>,
+}
+
+impl Output {
+    fn new(pipe: impl Read + Send + 'static) -> Output {
+        Output { pipe: collect(pipe), bytes: None }
+    }
+
+    /// Whether no more of it will come.
+    fn is_complete(&mut self) -> bool {
+        if self.bytes.is_none() {
+            self.bytes = match self.pipe.try_recv() {
+                Ok(bytes) => Some(bytes),
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => Some(Vec::new()),
+            };
         }
-        if cancelled.load(Ordering::Relaxed) {
-            stop(child)?;
-            return Ok(Ending::Cancelled);
-        }
-        if Instant::now() >= deadline {
-            stop(child)?;
-            return Ok(Ending::TimedOut);
-        }
-        std::thread::sleep(POLL_INTERVAL);
+        true
     }
 }
 
-/// Ends the command and what it started. Its id is ours until `try_wait` has seen it end, so that no
-/// other process group can be met.
-fn stop(child: &mut Child) -> io::Result<()> {
-    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let signal = |signal| group.map(|group| kill_process_group(group, signal));
-    signal(Signal::TERM);
-    let deadline = Instant::now() + TERMINATION_GRACE;
-    while Instant::now() < deadline {
-        std::thread::sleep(POLL_INTERVAL);
-        if child.try_wait()?.is_some() {
-            return Ok(());
+impl RunningCommand {
+    /// Starts `program` with `arguments`, without a shell and without input.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(program: &str, arguments: &[String], time_limit: Duration) -> io::Result<RunningCommand> {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        // SAFETY: between fork and exec the closure makes system calls about its own process; it allocates nothing and
+        // takes no lock.
+        unsafe { command.pre_exec(drop_capabilities) };
+        let mut child = command.spawn()?;
+        let outputs = child.stdout.take().map(Output::new).into_iter();
+        let outputs = outputs.chain(child.stderr.take().map(Output::new)).collect();
+        Ok(RunningCommand {
+            child,
+            started: Instant::now(),
+            time_limit,
+            stopping: None,
+            is_killed: false,
+            ended: None,
+            outputs,
+        })
+    }
+
+    /// Has it end before its time. Its process group is told at the next poll.
+    pub fn cancel(&mut self) {
+        if self.stopping.is_none() && self.ended.is_none() {
+            self.stop(Ending::Cancelled);
         }
     }
-    signal(Signal::KILL);
-    child.wait().map(drop)
+
+    /// Looks after it; gives what came of it once it has ended.
+    ///
+    /// # Errors
+    /// When it cannot be watched.
+    pub fn poll(&mut self) -> io::Result<Option<Run>> {
+        if self.ended.is_none() {
+            self.ended = self.look()?.map(|ending| (ending, Instant::now()));
+        }
+        let Some((ending, at)) = self.ended else { return Ok(None) };
+        let mut is_complete = true;
+        for output in &mut self.outputs {
+            is_complete &= output.is_complete();
+        }
+        if !is_complete && at.elapsed() < OUTPUT_GRACE {
+            return Ok(None);
+        }
+        let bytes: Vec<u8> =
+            self.outputs.iter_mut().filter_map(|output| output.bytes.take()).flatten().collect();
+        let output = String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Some(Run { ending, duration: at.saturating_duration_since(self.started), output }))
+    }
+
+    /// How it has ended, if it has; ends it where its time is over.
+    fn look(&mut self) -> io::Result<Option<Ending>> {
+        if let Some(status) = self.child.try_wait()? {
+            return Ok(Some(self.stopping.map_or(Ending::Ended(status), |(ending, _)| ending)));
+        }
+        match self.stopping {
+            None if self.started.elapsed() >= self.time_limit => self.stop(Ending::TimedOut),
+            Some((_, since)) if since.elapsed() >= TERMINATION_GRACE && !self.is_killed => {
+                self.is_killed = true;
+                self.signal(Signal::KILL);
+            }
+            // What even SIGKILL does not end hangs in the kernel, and does nothing any more.
+            Some((ending, since)) if since.elapsed() >= 2 * TERMINATION_GRACE => return Ok(Some(ending)),
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn stop(&mut self, why: Ending) {
+        self.stopping = Some((why, Instant::now()));
+        self.signal(Signal::TERM);
+    }
+
+    /// To the command and what it started. Its id is ours until `try_wait` has seen it end, so that no other process
+    /// group can be met.
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, signal);
+        }
+    }
+
+    /// Waits for its end, for those that have nothing else to do.
+    ///
+    /// # Errors
+    /// As [`RunningCommand::poll`].
+    pub fn wait(mut self) -> io::Result<Run> {
+        loop {
+            if let Some(run) = self.poll()? {
+                return Ok(run);
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+}
+
+impl Drop for RunningCommand {
+    /// A command that nobody looks after any more is ended: nothing would be known of it.
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            self.signal(Signal::KILL);
+            let _ = self.child.try_wait();
+        }
+    }
 }
 
 /// Reads a pipe to its end in a thread of its own; sends the first bytes.
@@ -158,13 +240,17 @@ mod tests {
 
     const PLENTY: Duration = Duration::from_secs(60);
 
-    fn shell(script: &str, time_limit: Duration, cancelled: bool) -> Run {
-        run("/bin/sh", &["-c".into(), script.into()], time_limit, &AtomicBool::new(cancelled)).unwrap()
+    fn shell(script: &str, time_limit: Duration) -> Run {
+        start(script, time_limit).wait().unwrap()
+    }
+
+    fn start(script: &str, time_limit: Duration) -> RunningCommand {
+        RunningCommand::start("/bin/sh", &["-c".into(), script.into()], time_limit).unwrap()
     }
 
     #[test]
     fn exit_code_and_both_outputs_are_kept() {
-        let run = shell("echo out; echo err >&2; exit 3", PLENTY, false);
+        let run = shell("echo out; echo err >&2; exit 3", PLENTY);
         assert!(matches!(run.ending, Ending::Ended(status) if status.code() == Some(3)));
         assert_eq!(run.output, "out\nerr\n");
     }
@@ -172,7 +258,7 @@ mod tests {
     /// As root this is what `execve` would give back if the command could gain anything.
     #[test]
     fn a_command_has_no_capability() {
-        let sets = shell("grep -E 'Cap(Inh|Prm|Eff|Amb)|NoNewPrivs' /proc/self/status", PLENTY, false).output;
+        let sets = shell("grep -E 'Cap(Inh|Prm|Eff|Amb)|NoNewPrivs' /proc/self/status", PLENTY).output;
         let values: Vec<&str> = sets.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
         let none = "0000000000000000";
         assert_eq!(values, [none, none, none, none, "1"], "{sets}");
@@ -180,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_cut_and_never_blocks_the_command() {
-        let run = shell("head -c 3000000 /dev/zero | tr '\\0' x; exit 0", PLENTY, false);
+        let run = shell("head -c 3000000 /dev/zero | tr '\\0' x; exit 0", PLENTY);
         assert!(matches!(run.ending, Ending::Ended(status) if status.success()));
         assert_eq!(run.output.len(), OUTPUT_BYTES_MAX);
     }
@@ -190,7 +276,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("grandchild");
         let script = format!("sleep 300 & echo $! > {}; wait", file.display());
-        let run = shell(&script, Duration::from_millis(300), false);
+        let run = shell(&script, Duration::from_millis(300));
         assert_eq!(run.ending, Ending::TimedOut);
         assert!(run.duration < Duration::from_secs(30));
         let pid: i32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
@@ -207,14 +293,16 @@ mod tests {
 
     #[test]
     fn cancelling_stops_it() {
-        let run = shell("sleep 300", PLENTY, true);
-        assert_eq!(run.ending, Ending::Cancelled);
+        let mut command = start("sleep 300", PLENTY);
+        assert!(command.poll().unwrap().is_none());
+        command.cancel();
+        assert_eq!(command.wait().unwrap().ending, Ending::Cancelled);
     }
 
     #[test]
     fn a_child_that_outlives_the_command_is_not_waited_for() {
         let started = Instant::now();
-        let run = shell("sleep 4 & echo done", PLENTY, false);
+        let run = shell("sleep 4 & echo done", PLENTY);
         assert!(matches!(run.ending, Ending::Ended(status) if status.success()));
         assert!(started.elapsed() < Duration::from_secs(3));
     }

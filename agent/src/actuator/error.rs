@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Why an action, or the way to it, failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ActuatorError {
+pub enum ExecuteError {
     /// The process has ended, or its id belongs to another one now.
     #[error("process {pid} has ended")]
     ProcessGone {
@@ -171,17 +171,33 @@ pub enum ActuatorError {
         /// The server's words, the client's, or ours.
         message: String,
     },
-    /// This actuator does not do that.
-    #[error("the actuator {actuator} cannot {what}")]
+    /// A throttle was set, and another value is in force.
+    #[error("the value in force is {value} all the same; {words}")]
+    NotInForce {
+        /// The value that was read.
+        value: String,
+        /// How the command that set it ended.
+        words: String,
+    },
+    /// A throttle was set, and what is in force could not be read.
+    #[error("whether it is in force cannot be read: {error}; {words}")]
+    NotRead {
+        /// Why not.
+        error: Box<ExecuteError>,
+        /// How the command that set it ended.
+        words: String,
+    },
+    /// This executor does not do that.
+    #[error("the actuator {executor} cannot {what}")]
     Unsupported {
-        /// Its name.
-        actuator: &'static str,
+        /// Its name in the policy.
+        executor: &'static str,
         /// What was asked for.
         what: &'static str,
     },
 }
 
-impl ActuatorError {
+impl ExecuteError {
     /// Whether what failed so has cost something, here or in the target. To see that a process is gone or stands still,
     /// or that no hook listens, costs next to nothing.
     pub fn is_worth_a_pause(&self) -> bool {
@@ -233,9 +249,10 @@ impl ActuatorError {
                 "`sexton inspect --pid PID` and GET /api/v1/targets say what is known of the target".into()
             }
             Self::Template { .. } => "correct the command in the policy".into(),
-            Self::Spawn { .. } | Self::Command { .. } => {
+            Self::Spawn { .. } | Self::Command { .. } | Self::NotInForce { .. } => {
                 "try the command by hand, as the agent's user".into()
             }
+            Self::NotRead { error, .. } => error.remedy(),
             Self::Sql { trouble, .. } => trouble.remedy().into(),
             Self::Unsupported { .. } => "choose another actuator in the policy".into(),
         }

@@ -1,233 +1,309 @@
-//! The actuator `exec`: commands of the policy, for targets that have their own way of compacting.
+//! The executor of commands: what the policy says for targets that have their own way of compacting, and for throttles.
 
-use super::Actuator;
-use super::bounded::{Ending, Run, run};
-use super::error::ActuatorError;
-use super::request::{
-    CommandEnd, CompactEnd, CompactOutcome, CompactRequest, ThrottleOutcome, ThrottleRequest, one_line,
+use super::bounded::{Ending, Run, RunningCommand};
+use super::error::ExecuteError;
+use super::executor::{Executor, Job, Jobs, POLL_INTERVAL};
+use super::task::{
+    CommandEnd, JobEnd, JobId, JobOutcome, JobStatus, Progress, SettingTask, Task, ThrottleTask, one_line,
 };
 use super::template::{CommandTemplate, ExpandedCommand};
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-
-/// Runs a command per action.
-#[derive(Clone, Debug)]
-pub struct ExecActuator {
-    compact: Option<CommandTemplate>,
-    time_limit: Duration,
-    show_keys: bool,
-}
-
-impl ExecActuator {
-    /// With the command that compacts, if there is one, and how long it may run. Setting throttles
-    /// needs none: their commands come with the request. `show_keys`: whether
-    /// [`Actuator::commands_for`] may show whole keys.
-    pub fn new(compact: Option<CommandTemplate>, time_limit: Duration, show_keys: bool) -> ExecActuator {
-        ExecActuator { compact, time_limit, show_keys }
-    }
-}
 
 /// Bytes of a throttle's value that are looked at: numbers and times have some ten.
 const VALUE_BYTES_MAX: usize = 256;
 
-impl ExecActuator {
-    /// The value of a throttle that is in force, as the request's command prints it: the first line of its output.
-    ///
-    /// # Errors
-    /// When the command cannot be run, fails, or prints no value.
-    pub fn get_throttle(&self, request: &ThrottleRequest) -> Result<String, ActuatorError> {
-        let command = expand(request)?;
-        let run = run_to_end(&command, request.time_limit, &AtomicBool::new(false))?;
-        let value = run.output.lines().next().map(str::trim).unwrap_or_default();
+/// Runs a command per task.
+#[derive(Default)]
+pub struct CommandExecutor {
+    compact: Option<CommandTemplate>,
+    time_limit: Duration,
+    shows_keys: bool,
+    jobs: Jobs,
+}
+
+impl CommandExecutor {
+    /// With the command that compacts, if there is one, and how long it may run; those of throttles come with their tasks.
+    /// `shows_keys`: whether [`Executor::describe`] may show whole keys.
+    pub fn new(compact: Option<CommandTemplate>, time_limit: Duration, shows_keys: bool) -> CommandExecutor {
+        CommandExecutor { compact, time_limit, shows_keys, jobs: Jobs::default() }
+    }
+}
+
+impl Executor for CommandExecutor {
+    fn start(&mut self, task: &Task) -> Result<JobId, ExecuteError> {
+        let unsupported = |what| Err(ExecuteError::Unsupported { executor: "exec", what });
+        match task {
+            Task::Compact(task) => match &self.compact {
+                Some(template) => {
+                    let command = Commanded::start(template.expand_for(task)?, self.time_limit)?;
+                    Ok(self.jobs.add(Compaction(command)))
+                }
+                None => unsupported("compact: no command is given"),
+            },
+            Task::Set(SettingTask::Throttle(task)) => {
+                let command = Commanded::start(expand(task, &task.command)?, task.time_limit)?;
+                Ok(self.jobs.add(Throttle { task: task.clone(), command, set: None }))
+            }
+            Task::Read(SettingTask::Throttle(task)) => match &task.get {
+                Some(get) => {
+                    let command = Commanded::start(expand(task, get)?, task.time_limit)?;
+                    Ok(self.jobs.add(Throttle {
+                        task: task.clone(),
+                        command,
+                        set: Some(JobOutcome::default()),
+                    }))
+                }
+                None => unsupported("read it: the policy gives no command for that"),
+            },
+            Task::Flush(_) | Task::Set(SettingTask::Option(_)) | Task::Read(SettingTask::Option(_)) => {
+                unsupported("do that: it takes the hook")
+            }
+        }
+    }
+
+    fn jobs(&mut self) -> &mut Jobs {
+        &mut self.jobs
+    }
+
+    fn describe(&self, task: &Task) -> Vec<String> {
+        let expanded = match (task, &self.compact) {
+            (Task::Compact(task), Some(template)) if self.shows_keys => template.expand_for(task),
+            (Task::Compact(task), Some(template)) => template.expand_redacted(task),
+            (Task::Set(SettingTask::Throttle(task)), _) => expand(task, &task.command),
+            _ => return Vec::new(),
+        };
+        vec![expanded.map_or_else(|error| format!("# {error}"), |command| command.shell_line())]
+    }
+}
+
+fn expand(task: &ThrottleTask, command: &[String]) -> Result<ExpandedCommand, ExecuteError> {
+    let pid = task.process.pid.to_string();
+    CommandTemplate::new(command)?.expand(&[("value", task.value.as_str()), ("pid", pid.as_str())])
+}
+
+fn running() -> JobStatus {
+    JobStatus::Running(Progress { poll_again_in: POLL_INTERVAL, ..Progress::default() })
+}
+
+/// A command of the policy that runs.
+struct Commanded {
+    program: String,
+    time_limit: Duration,
+    running: RunningCommand,
+}
+
+impl Commanded {
+    fn start(command: ExpandedCommand, time_limit: Duration) -> Result<Commanded, ExecuteError> {
+        let ExpandedCommand { program, arguments } = command;
+        let running = RunningCommand::start(&program, &arguments, time_limit);
+        let running = running.map_err(|source| ExecuteError::Spawn { program: program.clone(), source })?;
+        Ok(Commanded { program, time_limit, running })
+    }
+
+    /// What came of it once it has ended. A command that fails, or takes too long, is an error.
+    fn poll(&mut self) -> Result<Option<JobOutcome>, ExecuteError> {
+        let program = || self.program.clone();
+        let run = self.running.poll().map_err(|source| ExecuteError::Spawn { program: program(), source })?;
+        let Some(Run { ending, duration, output }) = run else { return Ok(None) };
+        let (end, exit_code) = match ending {
+            Ending::Ended(status) if status.success() => (JobEnd::Done, status.code()),
+            Ending::Cancelled => (JobEnd::Cancelled { reason: "it was asked for".to_owned() }, None),
+            Ending::Ended(status) => return Err(self.failed(format!("ended with {status}"), &output)),
+            Ending::TimedOut => {
+                let ending = format!("was stopped after its time limit of {:?}", self.time_limit);
+                return Err(self.failed(ending, &output));
+            }
+        };
+        let command = Some(CommandEnd { exit_code, output });
+        Ok(Some(JobOutcome { end, duration, command, ..JobOutcome::default() }))
+    }
+
+    fn failed(&self, ending: String, output: &str) -> ExecuteError {
+        ExecuteError::Command { program: self.program.clone(), ending, output: one_line(output) }
+    }
+
+    /// The value that it has printed: the first line.
+    fn value(&self, outcome: &JobOutcome) -> Result<String, ExecuteError> {
+        let output = outcome.command.as_ref().map_or("", |command| &command.output);
+        let value = output.lines().next().map(str::trim).unwrap_or_default();
         if value.is_empty() || value.len() > VALUE_BYTES_MAX {
-            let ending = "printed no value in its first line".to_owned();
-            return Err(ActuatorError::Command {
-                program: command.program,
-                ending,
-                output: one_line(&run.output),
-            });
+            return Err(self.failed("printed no value in its first line".to_owned(), output));
         }
         Ok(value.to_owned())
     }
 }
 
-fn expand(request: &ThrottleRequest) -> Result<ExpandedCommand, ActuatorError> {
-    let pid = request.process.pid.to_string();
-    CommandTemplate::new(&request.command)?
-        .expand(&[("value", request.value.as_str()), ("pid", pid.as_str())])
-}
+struct Compaction(Commanded);
 
-fn run_to_end(
-    command: &ExpandedCommand,
-    time_limit: Duration,
-    cancelled: &AtomicBool,
-) -> Result<Run, ActuatorError> {
-    let program = command.program.clone();
-    let run = run(&program, &command.arguments, time_limit, cancelled)
-        .map_err(|source| ActuatorError::Spawn { program: program.clone(), source })?;
-    let ending = match run.ending {
-        Ending::Ended(status) if !status.success() => format!("ended with {status}"),
-        Ending::TimedOut => format!("was stopped after its time limit of {time_limit:?}"),
-        Ending::Ended(_) | Ending::Cancelled => return Ok(run),
-    };
-    Err(ActuatorError::Command { program, ending, output: one_line(&run.output) })
-}
-
-/// How a run that was no failure ended.
-fn command_end(run: Run) -> CommandEnd {
-    let exit_code = match run.ending {
-        Ending::Ended(status) => status.code(),
-        Ending::Cancelled | Ending::TimedOut => None,
-    };
-    CommandEnd { exit_code, output: run.output }
-}
-
-impl Actuator for ExecActuator {
-    fn name(&self) -> &'static str {
-        "exec"
+impl Job for Compaction {
+    fn poll(&mut self) -> JobStatus {
+        self.0.poll().transpose().map_or_else(running, JobStatus::Ended)
     }
 
-    fn compact_range(
-        &mut self,
-        request: &CompactRequest,
-        cancelled: &AtomicBool,
-    ) -> Result<CompactOutcome, ActuatorError> {
-        let unsupported =
-            ActuatorError::Unsupported { actuator: "exec", what: "compact: no command is given" };
-        let command = self.compact.as_ref().ok_or(unsupported)?.expand_for(request)?;
-        let run = run_to_end(&command, self.time_limit, cancelled)?;
-        let end = match run.ending {
-            Ending::Cancelled => CompactEnd::Cancelled { reason: "it was asked for".to_owned() },
-            Ending::Ended(_) | Ending::TimedOut => CompactEnd::Done,
+    fn cancel(&mut self) {
+        self.0.running.cancel();
+    }
+}
+
+/// A throttle: the command that sets it, then the one that reads what is in force.
+struct Throttle {
+    task: ThrottleTask,
+    command: Commanded,
+    /// What came of setting it; where it is only read, that of doing nothing.
+    set: Option<JobOutcome>,
+}
+
+impl Throttle {
+    fn step(&mut self) -> Result<Option<JobOutcome>, ExecuteError> {
+        let Some(set) = &self.set else {
+            let Some(outcome) = self.command.poll()? else { return Ok(None) };
+            let (JobEnd::Done, Some(get)) = (&outcome.end, &self.task.get) else { return Ok(Some(outcome)) };
+            self.command = Commanded::start(expand(&self.task, get)?, self.task.time_limit)?;
+            self.set = Some(outcome);
+            return Ok(None);
         };
-        Ok(CompactOutcome {
-            end,
-            duration: run.duration,
-            bytes_replaced: 0,
-            bytes_flushed: 0,
-            deletions_before: 0,
-            deletions_after: 0,
-            command: Some(command_end(run)),
-        })
-    }
-
-    fn set_throttle(&mut self, setting: &ThrottleRequest) -> Result<ThrottleOutcome, ActuatorError> {
-        let command = expand(setting)?;
-        let run = run_to_end(&command, setting.time_limit, &AtomicBool::new(false))?;
-        Ok(ThrottleOutcome { duration: run.duration, command: command_end(run) })
-    }
-
-    fn commands_for(&self, request: &CompactRequest) -> Vec<String> {
-        let Some(template) = &self.compact else { return Vec::new() };
-        let expanded =
-            if self.show_keys { template.expand_for(request) } else { template.expand_redacted(request) };
-        match expanded {
-            Ok(command) => vec![command.shell_line()],
-            Err(error) => vec![format!("# {error}")],
+        let words = || set.command.as_ref().map(CommandEnd::in_words);
+        let read = self.command.poll().and_then(|outcome| {
+            let value = |outcome: JobOutcome| self.command.value(&outcome).map(|value| (value, outcome));
+            outcome.map(value).transpose()
+        });
+        match (read, words()) {
+            (Ok(None), _) => Ok(None),
+            (Ok(Some((value, _))), Some(words)) if value != self.task.value => {
+                Err(ExecuteError::NotInForce { value, words })
+            }
+            (Ok(Some((value, read))), Some(_)) => {
+                let duration = set.duration.saturating_add(read.duration);
+                Ok(Some(JobOutcome { value: Some(value), duration, ..set.clone() }))
+            }
+            (Ok(Some((value, read))), None) => Ok(Some(JobOutcome { value: Some(value), ..read })),
+            (Err(error), Some(words)) => Err(ExecuteError::NotRead { error: Box::new(error), words }),
+            (Err(error), None) => Err(error),
         }
+    }
+}
+
+impl Job for Throttle {
+    fn poll(&mut self) -> JobStatus {
+        self.step().transpose().map_or_else(running, JobStatus::Ended)
+    }
+
+    fn cancel(&mut self) {
+        self.command.running.cancel();
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+    use super::super::executor::tests::{run, run_until};
+    use super::super::task::CompactTask;
     use super::*;
     use sexton_inspect::facts::ProcessId;
     use sexton_tuner::{cost::Bottommost, key::Key, range::KeyRange};
     use std::path::PathBuf;
 
-    pub fn request(begin: &[u8], end: Option<&[u8]>) -> CompactRequest {
-        CompactRequest {
+    pub fn request(begin: &[u8], end: Option<&[u8]>) -> CompactTask {
+        CompactTask {
             process: ProcessId { pid: 4711, start_time_ticks: 1 },
             target: "java-4711".into(),
             database: PathBuf::from("/data/om.db"),
             column_family: "keyTable".into(),
             handles: None,
+            others: Vec::new(),
             range: KeyRange { begin: Key::new(begin), end: end.map(Key::new) },
             cost_bytes: 1 << 20,
             bottommost: Bottommost::ForceOptimized,
         }
     }
 
-    fn actuator(words: &[&str], time_limit: Duration) -> ExecActuator {
+    fn executor(words: &[&str], time_limit: Duration) -> CommandExecutor {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        ExecActuator::new(Some(CommandTemplate::new(&words).unwrap()), time_limit, true)
+        CommandExecutor::new(Some(CommandTemplate::new(&words).unwrap()), time_limit, true)
     }
 
     #[test]
     fn a_real_command_gets_the_range() {
         let words = ["echo", "{column_family}", "{path}", "{begin_hex}", "..{end_hex}", "{pid}"];
-        let mut exec = actuator(&words, Duration::from_secs(10));
-        let request = request(b"/v/a", Some(b"/v/b"));
-        let outcome = exec.compact_range(&request, &AtomicBool::new(false)).unwrap();
+        let mut exec = executor(&words, Duration::from_secs(10));
+        let task = Task::Compact(request(b"/v/a", Some(b"/v/b")));
+        let outcome = run(&mut exec, &task).unwrap();
         let output = "keyTable /data/om.db 2f762f61 ..2f762f62 4711\n".to_owned();
         assert_eq!(outcome.command, Some(CommandEnd { exit_code: Some(0), output }));
-        assert_eq!(outcome.end, CompactEnd::Done);
-        assert_eq!(exec.commands_for(&request), ["echo keyTable /data/om.db 2f762f61 ..2f762f62 4711"]);
+        assert_eq!(outcome.end, JobEnd::Done);
+        assert_eq!(exec.describe(&task), ["echo keyTable /data/om.db 2f762f61 ..2f762f62 4711"]);
     }
 
     #[test]
     fn keys_are_redacted_unless_shown() {
-        let mut exec = actuator(&["ctl", "{begin_hex}"], Duration::from_secs(10));
-        exec.show_keys = false;
-        let commands = exec.commands_for(&request(b"customer-4711", None));
+        let mut exec = executor(&["ctl", "{begin_hex}"], Duration::from_secs(10));
+        exec.shows_keys = false;
+        let commands = exec.describe(&Task::Compact(request(b"customer-4711", None)));
         assert!(!commands[0].contains(&Key::new(*b"customer-4711").hex()), "{commands:?}");
     }
 
     #[test]
     fn failures_keep_exit_code_and_output() {
-        let mut exec = actuator(&["sh", "-c", "echo no such range; exit 4"], Duration::from_secs(10));
-        let error = exec.compact_range(&request(b"", None), &AtomicBool::new(false)).unwrap_err().to_string();
+        let task = Task::Compact(request(b"", None));
+        let mut exec = executor(&["sh", "-c", "echo no such range; exit 4"], Duration::from_secs(10));
+        let error = run(&mut exec, &task).unwrap_err().to_string();
         assert!(error.contains("exit status: 4") && error.contains("no such range"), "{error}");
-        let mut exec = actuator(&["sleep", "60"], Duration::from_millis(100));
-        let error = exec.compact_range(&request(b"", None), &AtomicBool::new(false)).unwrap_err().to_string();
+        let mut exec = executor(&["sleep", "60"], Duration::from_millis(100));
+        let error = run(&mut exec, &task).unwrap_err().to_string();
         assert!(error.contains("time limit"), "{error}");
-        let mut exec = actuator(&["/nowhere/ctl"], Duration::from_secs(10));
-        let error = exec.compact_range(&request(b"", None), &AtomicBool::new(false)).unwrap_err();
-        assert!(matches!(error, ActuatorError::Spawn { .. }) && !error.remedy().is_empty());
-        let mut none = ExecActuator::new(None, Duration::from_secs(1), false);
-        assert!(none.compact_range(&request(b"", None), &AtomicBool::new(false)).is_err());
+        let mut exec = executor(&["/nowhere/ctl"], Duration::from_secs(10));
+        let error = exec.start(&task).unwrap_err();
+        assert!(matches!(error, ExecuteError::Spawn { .. }) && !error.remedy().is_empty());
+        assert!(CommandExecutor::default().start(&task).is_err());
     }
 
     #[test]
-    fn cancelling_is_an_outcome() {
-        let mut exec = actuator(&["sleep", "60"], Duration::from_secs(60));
-        let outcome = exec.compact_range(&request(b"", None), &AtomicBool::new(true)).unwrap();
-        assert!(matches!(outcome.end, CompactEnd::Cancelled { .. }));
+    fn nobody_waits_for_a_command_and_cancelling_is_an_outcome() {
+        let mut exec = executor(&["sleep", "60"], Duration::from_secs(60));
+        let outcome = run_until(&mut exec, &Task::Compact(request(b"", None)), || true).unwrap();
+        assert!(
+            matches!(outcome.end, JobEnd::Cancelled { .. }) && outcome.duration < Duration::from_secs(60)
+        );
+    }
+
+    fn throttle(value: &str, set: &str, get: Option<&str>) -> SettingTask {
+        let shell = |script: &str| ["sh", "-c", script].map(str::to_owned).to_vec();
+        SettingTask::Throttle(ThrottleTask {
+            process: ProcessId { pid: 1, start_time_ticks: 1 },
+            value: value.into(),
+            command: shell(set),
+            get: get.map(shell),
+            time_limit: Duration::from_secs(10),
+        })
     }
 
     #[test]
     fn the_value_in_force_is_the_first_line_that_is_printed() {
         let get = |script: &str| {
-            let request = ThrottleRequest {
-                process: ProcessId { pid: 1, start_time_ticks: 1 },
-                name: "deletion".into(),
-                value: "2000".into(),
-                command: ["sh".into(), "-c".into(), script.into()].into(),
-                time_limit: Duration::from_secs(10),
-            };
-            ExecActuator::new(None, Duration::from_secs(1), false).get_throttle(&request)
+            run(&mut CommandExecutor::default(), &Task::Read(throttle("2000", "exit 9", Some(script))))
         };
-        assert_eq!(get("echo ' 50000 '; echo more; echo warning >&2").unwrap(), "50000");
+        assert_eq!(get("echo ' 50000 '; echo more; echo warning >&2").unwrap().value.unwrap(), "50000");
         assert!(get("true").unwrap_err().to_string().contains("printed no value"));
         assert!(get("head -c 300 /dev/zero | tr '\\0' 9").is_err());
         assert!(get("echo 50000; exit 22").unwrap_err().to_string().contains("exit status: 22"));
     }
 
     #[test]
-    fn a_throttle_is_set_by_its_own_command() {
+    fn a_throttle_is_set_by_its_own_command_and_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("set");
-        let mut exec = ExecActuator::new(None, Duration::from_secs(1), false);
-        let setting = ThrottleRequest {
-            process: ProcessId { pid: 1, start_time_ticks: 1 },
-            name: "deletion".into(),
-            value: "2000".into(),
-            command: ["sh".into(), "-c".into(), "echo {value} > \"$0\"".into(), file.display().to_string()]
-                .into(),
-            time_limit: Duration::from_secs(10),
-        };
-        exec.set_throttle(&setting).unwrap();
-        assert_eq!(std::fs::read_to_string(file).unwrap(), "2000\n");
+        let (set, get) =
+            (format!("echo {{value}} > {}; echo so", file.display()), format!("cat {}", file.display()));
+        let mut exec = CommandExecutor::default();
+        let set_to = |get| Task::Set(throttle("2000", &set, get));
+        let outcome = run(&mut exec, &set_to(None)).unwrap();
+        assert_eq!((std::fs::read_to_string(&file).unwrap().as_str(), outcome.value), ("2000\n", None));
+        let outcome = run(&mut exec, &set_to(Some(&get))).unwrap();
+        assert_eq!(outcome.value.unwrap(), "2000");
+        assert_eq!(outcome.command.unwrap().output, "so\n");
+        let error = run(&mut exec, &set_to(Some("echo 7"))).unwrap_err().to_string();
+        assert!(error.starts_with("the value in force is 7 all the same; the command ended"), "{error}");
+        let error = run(&mut exec, &set_to(Some("exit 3"))).unwrap_err().to_string();
+        assert!(error.starts_with("whether it is in force cannot be read: sh ended"), "{error}");
     }
 }

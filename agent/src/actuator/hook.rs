@@ -1,6 +1,6 @@
 //! The conversation with the hook inside a target.
 
-use super::error::ActuatorError;
+use super::error::ExecuteError;
 use super::process::{TargetProcess, peer_pid};
 use super::{attach, library, standstill};
 use sexton_hook_protocol::{
@@ -12,17 +12,21 @@ use sexton_inspect::facts::Target;
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::key::Key;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How long the hook may take for one answer; listing 100,000 files takes a second.
-const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long the hook may take for one answer, to its last byte; listing 100,000 files takes a second, and of a
+/// cancellation it says after two how that stands.
+pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// The same for a cancellation and for going away, which a hook waits 20 s for.
-const CANCEL_WAIT_MAX: Duration = Duration::from_secs(30);
+/// The same for all pages of a list of files.
+const LIST_WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// The same for going away: what runs is cancelled, and its end waited for.
+const DETACH_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// How long a hook that was just loaded may take to listen.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(3);
@@ -49,6 +53,43 @@ pub struct HookClient {
     process: TargetProcess,
     stream: Option<UnixStream>,
     hello: Hello,
+    /// When what is being asked has to be answered, where several questions share their time.
+    until: Option<Instant>,
+}
+
+/// A connection that a job and whoever else works on the target share. A job holds it for a poll, not longer.
+pub type SharedHook = Arc<Mutex<HookClient>>;
+
+/// A connection of which each read and write ends in time: a limit on each of them alone would have a hook that sends a byte
+/// now and then keep the agent for ever.
+struct Timed<'a> {
+    stream: &'a UnixStream,
+    until: Instant,
+}
+
+impl Timed<'_> {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl HookClient {
@@ -56,30 +97,46 @@ impl HookClient {
     /// brought in by attaching.
     ///
     /// # Errors
-    /// Each with its [`ActuatorError::remedy`]; nothing is left behind in the target.
-    pub fn connect(target: &Target, options: &HookOptions) -> Result<HookClient, ActuatorError> {
+    /// Each with its [`ExecuteError::remedy`]; nothing is left behind in the target.
+    pub fn connect(target: &Target, options: &HookOptions) -> Result<HookClient, ExecuteError> {
         let process = TargetProcess::open(&target.process)?;
         if let Some(why) = standstill::of(process.pid) {
-            return Err(ActuatorError::StandsStill { pid: process.pid, why });
+            return Err(ExecuteError::StandsStill { pid: process.pid, why });
         }
         let can_attach = target.is_jvm && options.may_attach;
         let stream = match open_stream(&process)? {
             Some(stream) => stream,
             None if can_attach => attach_and_open(target, &process, options)?,
-            None => return Err(ActuatorError::NoHook { pid: process.pid }),
+            None => return Err(ExecuteError::NoHook { pid: process.pid }),
         };
-        let (stream, hello) = match handshake(&process, &stream) {
+        let until = || Instant::now() + ANSWER_WAIT_MAX;
+        let (stream, hello) = match handshake(&process, &stream, until()) {
             // A hook of another agent's version: it is asked to go, and ours brought in.
-            Err(ActuatorError::Version { message, .. }) if can_attach => {
+            Err(ExecuteError::Version { message, .. }) if can_attach => {
                 tracing::info!(target = target.name, message, "the hook is replaced by this agent's");
                 let stream = replace(target, &process, options)?;
-                let hello = handshake(&process, &stream)?;
+                let hello = handshake(&process, &stream, until())?;
                 (stream, hello)
             }
             hello => (stream, hello?),
         };
         check_library(target, &hello)?;
-        Ok(HookClient { target: target.clone(), process, stream: Some(stream), hello })
+        Ok(HookClient { target: target.clone(), process, stream: Some(stream), hello, until: None })
+    }
+
+    /// Has all questions of `ask` answered within `limit` together.
+    ///
+    /// # Errors
+    /// Those of `ask`.
+    pub fn within<T>(
+        &mut self,
+        limit: Duration,
+        ask: impl FnOnce(&mut HookClient) -> Result<T, ExecuteError>,
+    ) -> Result<T, ExecuteError> {
+        self.until = Some(Instant::now() + limit);
+        let answer = ask(self);
+        self.until = None;
+        answer
     }
 
     /// What the hook said about itself.
@@ -101,7 +158,7 @@ impl HookClient {
     ///
     /// # Errors
     /// When the hook does not answer.
-    pub fn databases(&mut self) -> Result<Vec<VerifiedColumnFamily>, ActuatorError> {
+    pub fn databases(&mut self) -> Result<Vec<VerifiedColumnFamily>, ExecuteError> {
         match self.ask(&Request::Databases {})? {
             Response::Databases { column_families } => Ok(column_families),
             other => Err(self.unexpected(other, "databases")),
@@ -111,10 +168,11 @@ impl HookClient {
     /// The live SST files of all column families of the database that `column_family` belongs to.
     ///
     /// # Errors
-    /// [`ErrorKind::Refused`] in [`ActuatorError::Hook`] when the pointers are not what they should be.
-    pub fn sst_files(&mut self, column_family: &ColumnFamilyPointers) -> Result<Vec<SstFile>, ActuatorError> {
+    /// [`ErrorKind::Refused`] in [`ExecuteError::Hook`] when the pointers are not what they should be.
+    pub fn sst_files(&mut self, column_family: &ColumnFamilyPointers) -> Result<Vec<SstFile>, ExecuteError> {
         let request = Request::SstFiles { column_family: column_family.clone() };
         let mut files = Vec::new();
+        let until = self.until.unwrap_or_else(|| Instant::now() + LIST_WAIT_MAX);
         let mut answer = self.ask(&request)?;
         loop {
             match answer {
@@ -130,7 +188,7 @@ impl HookClient {
                 self.stream = None;
                 return Err(self.unexpected_what("fewer than a million SST files"));
             }
-            answer = self.receive()?;
+            answer = self.receive(until)?;
         }
     }
 
@@ -142,7 +200,7 @@ impl HookClient {
         &mut self,
         column_family: &ColumnFamilyPointers,
         name: &str,
-    ) -> Result<Option<String>, ActuatorError> {
+    ) -> Result<Option<String>, ExecuteError> {
         let request = Request::Property { column_family: column_family.clone(), name: name.to_owned() };
         match self.ask(&request)? {
             Response::Property { value, .. } => Ok(value),
@@ -157,7 +215,7 @@ impl HookClient {
     pub fn loads(
         &mut self,
         column_families: &[ColumnFamilyPointers],
-    ) -> Result<Vec<ColumnFamilyLoad>, ActuatorError> {
+    ) -> Result<Vec<ColumnFamilyLoad>, ExecuteError> {
         let mut loads = Vec::with_capacity(column_families.len());
         for page in column_families.chunks(LOADS_MAX) {
             match self.ask(&Request::Loads { column_families: page.to_vec() })? {
@@ -173,7 +231,7 @@ impl HookClient {
     ///
     /// # Errors
     /// As [`HookClient::sst_files`], and [`ErrorKind::Busy`] while another one runs.
-    pub fn start_compaction(&mut self, range: CompactRange) -> Result<u64, ActuatorError> {
+    pub fn start_compaction(&mut self, range: CompactRange) -> Result<u64, ExecuteError> {
         self.databases()?;
         match self.ask_once(&Request::CompactRange(range))? {
             Response::Started { id } => Ok(id),
@@ -186,7 +244,7 @@ impl HookClient {
     ///
     /// # Errors
     /// As [`HookClient::start_compaction`].
-    pub fn flush(&mut self, column_family: &ColumnFamilyPointers) -> Result<u64, ActuatorError> {
+    pub fn flush(&mut self, column_family: &ColumnFamilyPointers) -> Result<u64, ExecuteError> {
         self.databases()?;
         match self.ask_once(&Request::Flush { column_family: column_family.clone() })? {
             Response::Started { id } => Ok(id),
@@ -198,14 +256,14 @@ impl HookClient {
     /// writes them. The hook puts back what they say when this agent is gone.
     ///
     /// # Errors
-    /// [`ErrorKind::Failed`] in [`ActuatorError::Hook`] with RocksDB's own words when it does not take them,
+    /// [`ErrorKind::Failed`] in [`ExecuteError::Hook`] with RocksDB's own words when it does not take them,
     /// [`ErrorKind::Unsupported`] for options of the database before RocksDB 11.
     pub fn set_options(
         &mut self,
         column_family: &ColumnFamilyPointers,
         scope: OptionsScope,
         options: &[OptionChange],
-    ) -> Result<(), ActuatorError> {
+    ) -> Result<(), ExecuteError> {
         let request = SetOptions { column_family: column_family.clone(), scope, options: options.to_vec() };
         match self.ask(&Request::SetOptions(request))? {
             Response::Done {} => Ok(()),
@@ -217,27 +275,10 @@ impl HookClient {
     ///
     /// # Errors
     /// When the hook does not answer.
-    pub fn changed_options(&mut self) -> Result<Vec<ChangedOption>, ActuatorError> {
+    pub fn changed_options(&mut self) -> Result<Vec<ChangedOption>, ExecuteError> {
         match self.ask(&Request::ChangedOptions {})? {
             Response::ChangedOptions { options } => Ok(options),
             other => Err(self.unexpected(other, "changed options")),
-        }
-    }
-
-    /// Forbids or allows manual compactions of a database, the application's own too. What is forbidden is
-    /// allowed again when this client's connection ends.
-    ///
-    /// # Errors
-    /// As [`HookClient::sst_files`], and where the target's RocksDB cannot forbid them.
-    pub fn set_manual_compaction(
-        &mut self,
-        column_family: &ColumnFamilyPointers,
-        allowed: bool,
-    ) -> Result<(), ActuatorError> {
-        let request = Request::ManualCompaction { column_family: column_family.clone(), allowed };
-        match self.ask(&request)? {
-            Response::Done {} => Ok(()),
-            other => Err(self.unexpected(other, "manual compactions forbidden or allowed")),
         }
     }
 
@@ -246,16 +287,17 @@ impl HookClient {
     ///
     /// # Errors
     /// When the hook does not answer, or a job does not end.
-    pub fn detach(mut self) -> Result<(), ActuatorError> {
+    pub fn detach(mut self) -> Result<(), ExecuteError> {
         let pid = self.process.pid;
-        detach(pid, self.stream()?)
+        let until = Instant::now() + DETACH_WAIT_MAX;
+        detach(pid, self.stream(until)?, until)
     }
 
     /// How a compaction or flush stands.
     ///
     /// # Errors
     /// When the hook does not answer, or knows no such job.
-    pub fn compaction_status(&mut self, id: u64) -> Result<CompactionState, ActuatorError> {
+    pub fn compaction_status(&mut self, id: u64) -> Result<CompactionState, ExecuteError> {
         match self.ask(&Request::CompactionStatus { id })? {
             Response::Compaction { id: answered, state } if answered == id => Ok(state),
             other => Err(self.unexpected(other, "a compaction's state")),
@@ -268,67 +310,62 @@ impl HookClient {
     ///
     /// # Errors
     /// When the hook does not answer, or the target's RocksDB cannot cancel.
-    pub fn cancel_compaction(&mut self, id: u64) -> Result<CompactionState, ActuatorError> {
-        self.stream()?.set_read_timeout(Some(CANCEL_WAIT_MAX)).map_err(|error| self.broken(error))?;
-        let answer = self.ask(&Request::Cancel { id });
-        if let Some(stream) = &self.stream {
-            stream.set_read_timeout(Some(ANSWER_WAIT_MAX)).map_err(|error| self.broken(error))?;
-        }
-        match answer? {
+    pub fn cancel_compaction(&mut self, id: u64) -> Result<CompactionState, ExecuteError> {
+        match self.ask(&Request::Cancel { id })? {
             Response::Compaction { id: answered, state } if answered == id => Ok(state),
             other => Err(self.unexpected(other, "a compaction's state")),
         }
     }
 
     /// Asks, and once more on a new connection if the old one had been closed.
-    fn ask(&mut self, request: &Request) -> Result<Response, ActuatorError> {
+    fn ask(&mut self, request: &Request) -> Result<Response, ExecuteError> {
         match self.ask_once(request) {
-            Err(ActuatorError::Connection { source, .. }) if was_closed(&source) => self.ask_once(request),
+            Err(ExecuteError::Connection { source, .. }) if was_closed(&source) => self.ask_once(request),
             answer => answer,
         }
     }
 
-    fn ask_once(&mut self, request: &Request) -> Result<Response, ActuatorError> {
-        let mut stream = self.stream()?;
-        if let Err(source) = write(&mut stream, request) {
+    fn ask_once(&mut self, request: &Request) -> Result<Response, ExecuteError> {
+        let until = self.until();
+        if let Err(source) = write(&mut Timed { stream: self.stream(until)?, until }, request) {
             return Err(self.lost(source));
         }
-        self.receive()
+        self.receive(until)
     }
 
-    fn receive(&mut self) -> Result<Response, ActuatorError> {
-        let mut stream = self.stream()?;
-        match read(&mut stream) {
+    fn receive(&mut self, until: Instant) -> Result<Response, ExecuteError> {
+        match read(&mut Timed { stream: self.stream(until)?, until }) {
             Ok(response) => Ok(response),
             Err(source) => Err(self.lost(source)),
         }
     }
 
+    /// By when what is asked now has to be answered.
+    fn until(&self) -> Instant {
+        self.until.unwrap_or_else(|| Instant::now() + ANSWER_WAIT_MAX)
+    }
+
     /// The connection, a new one where the last was lost.
-    fn stream(&mut self) -> Result<&UnixStream, ActuatorError> {
+    fn stream(&mut self, until: Instant) -> Result<&UnixStream, ExecuteError> {
         if self.stream.is_none() {
-            let none = ActuatorError::NoHook { pid: self.process.pid };
+            let none = ExecuteError::NoHook { pid: self.process.pid };
             let stream = open_stream(&self.process)?.ok_or(none)?;
-            self.hello = handshake(&self.process, &stream)?;
+            self.hello = handshake(&self.process, &stream, until)?;
             self.stream = Some(stream);
         }
-        self.stream.as_ref().ok_or(ActuatorError::NoHook { pid: self.process.pid })
+        self.stream.as_ref().ok_or(ExecuteError::NoHook { pid: self.process.pid })
     }
 
     /// After an error nothing on the connection can be told apart any more: a new one is made.
-    fn lost(&mut self, source: FrameError) -> ActuatorError {
+    fn lost(&mut self, source: FrameError) -> ExecuteError {
         self.stream = None;
         if !self.process.is_alive() {
-            return ActuatorError::ProcessGone { pid: self.process.pid };
+            return ExecuteError::ProcessGone { pid: self.process.pid };
         }
-        ActuatorError::Connection { pid: self.process.pid, source }
+        ExecuteError::Connection { pid: self.process.pid, source }
     }
 
-    fn broken(&self, error: io::Error) -> ActuatorError {
-        ActuatorError::Connection { pid: self.process.pid, source: FrameError::Io(error) }
-    }
-
-    fn unexpected(&mut self, response: Response, what: &'static str) -> ActuatorError {
+    fn unexpected(&mut self, response: Response, what: &'static str) -> ExecuteError {
         match response {
             Response::Error { kind, message } => failure(self.process.pid, kind, message),
             _ => {
@@ -338,15 +375,15 @@ impl HookClient {
         }
     }
 
-    fn unexpected_what(&self, what: &'static str) -> ActuatorError {
-        ActuatorError::UnexpectedAnswer { pid: self.process.pid, what }
+    fn unexpected_what(&self, what: &'static str) -> ExecuteError {
+        ExecuteError::UnexpectedAnswer { pid: self.process.pid, what }
     }
 }
 
-fn failure(pid: u32, kind: ErrorKind, message: String) -> ActuatorError {
+fn failure(pid: u32, kind: ErrorKind, message: String) -> ExecuteError {
     match kind {
-        ErrorKind::VersionMismatch => ActuatorError::Version { pid, message },
-        kind => ActuatorError::Hook { pid, kind, message },
+        ErrorKind::VersionMismatch => ExecuteError::Version { pid, message },
+        kind => ExecuteError::Hook { pid, kind, message },
     }
 }
 
@@ -366,7 +403,7 @@ fn socket_name(process: &TargetProcess) -> String {
 }
 
 /// Connects to the hook's socket; `None` where no hook listens.
-fn open_stream(process: &TargetProcess) -> Result<Option<UnixStream>, ActuatorError> {
+fn open_stream(process: &TargetProcess) -> Result<Option<UnixStream>, ExecuteError> {
     let directory = process.temporary_directory()?;
     let stream = match directory.connect(&socket_name(process), process.user_id) {
         Ok(stream) => stream,
@@ -378,13 +415,13 @@ fn open_stream(process: &TargetProcess) -> Result<Option<UnixStream>, ActuatorEr
             return Err(failure(process.pid, ErrorKind::Busy, message));
         }
         Err(error) => {
-            return Err(ActuatorError::Impostor { pid: process.pid, holder: error.to_string() });
+            return Err(ExecuteError::Impostor { pid: process.pid, holder: error.to_string() });
         }
     };
     match peer_pid(&stream) {
         Ok(peer) if peer == process.pid => Ok(Some(stream)),
-        Ok(peer) => Err(ActuatorError::Impostor { pid: process.pid, holder: format!("process {peer}") }),
-        Err(error) => Err(ActuatorError::Impostor { pid: process.pid, holder: error.to_string() }),
+        Ok(peer) => Err(ExecuteError::Impostor { pid: process.pid, holder: format!("process {peer}") }),
+        Err(error) => Err(ExecuteError::Impostor { pid: process.pid, holder: error.to_string() }),
     }
 }
 
@@ -393,11 +430,11 @@ fn attach_and_open(
     target: &Target,
     process: &TargetProcess,
     options: &HookOptions,
-) -> Result<UnixStream, ActuatorError> {
+) -> Result<UnixStream, ExecuteError> {
     // Before anything is put into its /tmp.
     attach::check_attachable(process)?;
     let placed = library::place(process, &library::find(options.library.as_deref())?)?;
-    let module = target.module.path.to_str().ok_or_else(|| ActuatorError::Attach {
+    let module = target.module.path.to_str().ok_or_else(|| ExecuteError::Attach {
         pid: process.pid,
         reason: "the path of RocksDB's module is not UTF-8".to_owned(),
     })?;
@@ -410,7 +447,7 @@ fn attach_and_open(
             return Ok(stream);
         }
         if Instant::now() >= deadline {
-            return Err(ActuatorError::Attach {
+            return Err(ExecuteError::Attach {
                 pid: process.pid,
                 reason: "the JVM loaded the hook, but the hook does not listen".to_owned(),
             });
@@ -424,25 +461,32 @@ fn replace(
     target: &Target,
     process: &TargetProcess,
     options: &HookOptions,
-) -> Result<UnixStream, ActuatorError> {
+) -> Result<UnixStream, ExecuteError> {
     if let Some(stream) = open_stream(process)? {
-        detach(process.pid, &stream)?;
+        detach(process.pid, &stream, Instant::now() + DETACH_WAIT_MAX)?;
     }
     attach_and_open(target, process, options)
 }
 
 /// Asks the hook on `stream` to go. It may be of any version: this request needs no greeting.
-fn detach(pid: u32, stream: &UnixStream) -> Result<(), ActuatorError> {
-    let broken = |source| ActuatorError::Connection { pid, source };
-    stream.set_read_timeout(Some(CANCEL_WAIT_MAX)).map_err(|error| broken(FrameError::Io(error)))?;
-    stream.set_write_timeout(Some(ANSWER_WAIT_MAX)).map_err(|error| broken(FrameError::Io(error)))?;
-    let mut stream = stream;
-    write(&mut stream, &Request::Detach {}).map_err(broken)?;
-    match read(&mut stream).map_err(broken)? {
+fn detach(pid: u32, stream: &UnixStream, until: Instant) -> Result<(), ExecuteError> {
+    match exchange(stream, &Request::Detach {}, until, pid)? {
         Response::Done {} => Ok(()),
         Response::Error { kind, message } => Err(failure(pid, kind, message)),
-        _ => Err(ActuatorError::UnexpectedAnswer { pid, what: "a hook that goes" }),
+        _ => Err(ExecuteError::UnexpectedAnswer { pid, what: "a hook that goes" }),
     }
+}
+
+/// One question and its answer, on a connection that nothing else goes over.
+fn exchange(
+    stream: &UnixStream,
+    request: &Request,
+    until: Instant,
+    pid: u32,
+) -> Result<Response, ExecuteError> {
+    let mut stream = Timed { stream, until };
+    let answer = write(&mut stream, request).and_then(|()| read(&mut stream));
+    answer.map_err(|source| ExecuteError::Connection { pid, source })
 }
 
 /// What tells this agent from others, for as long as it lives.
@@ -452,34 +496,29 @@ fn agent_id() -> u64 {
     *ID.get_or_init(|| RandomState::new().build_hasher().finish())
 }
 
-fn handshake(process: &TargetProcess, stream: &UnixStream) -> Result<Hello, ActuatorError> {
+fn handshake(process: &TargetProcess, stream: &UnixStream, until: Instant) -> Result<Hello, ExecuteError> {
     let pid = process.pid;
-    let broken = |source| ActuatorError::Connection { pid, source };
-    stream.set_read_timeout(Some(ANSWER_WAIT_MAX)).map_err(|error| broken(FrameError::Io(error)))?;
-    stream.set_write_timeout(Some(ANSWER_WAIT_MAX)).map_err(|error| broken(FrameError::Io(error)))?;
-    let mut stream = stream;
     let request = Request::Hello {
         protocol_version: PROTOCOL_VERSION,
         agent_pid: std::process::id(),
         agent_id: agent_id(),
     };
-    write(&mut stream, &request).map_err(broken)?;
-    match read(&mut stream).map_err(broken)? {
+    match exchange(stream, &request, until, pid)? {
         Response::Hello(hello) if hello.protocol_version == PROTOCOL_VERSION => Ok(hello),
         Response::Hello(hello) => {
-            Err(ActuatorError::Version { pid, message: format!("version {}", hello.protocol_version) })
+            Err(ExecuteError::Version { pid, message: format!("version {}", hello.protocol_version) })
         }
         Response::Error { kind, message } => Err(failure(pid, kind, message)),
-        _ => Err(ActuatorError::UnexpectedAnswer { pid, what: "a greeting" }),
+        _ => Err(ExecuteError::UnexpectedAnswer { pid, what: "a greeting" }),
     }
 }
 
 /// The hook must work with the module that the agent reads: only then do its checks mean anything.
-fn check_library(target: &Target, hello: &Hello) -> Result<(), ActuatorError> {
+fn check_library(target: &Target, hello: &Hello) -> Result<(), ExecuteError> {
     let expected = &target.module.path;
     match &hello.library {
         Some(found) if std::path::Path::new(found) == expected => Ok(()),
-        found => Err(ActuatorError::OtherLibrary {
+        found => Err(ExecuteError::OtherLibrary {
             pid: target.process.pid,
             found: found.clone().unwrap_or_else(|| "no module with the C API".to_owned()),
             expected: expected.clone(),
@@ -504,6 +543,28 @@ fn sst_file(file: sexton_hook_protocol::SstFile) -> SstFile {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
+
+    /// Bytes that come one at a time, each in time, are an answer that does not come.
+    #[test]
+    fn a_hook_that_trickles_is_not_waited_for() {
+        let (own, other) = UnixStream::pair().unwrap();
+        let trickle = std::thread::spawn(move || {
+            let mut sent = 0;
+            while (&other).write_all(b"\0").is_ok() {
+                sent += 1;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            sent
+        });
+        let until = Instant::now() + Duration::from_millis(300);
+        let mut stream = Timed { stream: &own, until };
+        let mut bytes = [0; 64];
+        let error = stream.read_exact(&mut bytes).unwrap_err();
+        assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
+        assert!(Instant::now() >= until);
+        drop(own);
+        assert!(trickle.join().unwrap() < 64, "all of it came in time");
+    }
 
     #[test]
     fn closed_connections_are_told_from_broken_ones() {

@@ -1,6 +1,6 @@
 //! Finding the hook library and making it visible to a target.
 
-use super::error::ActuatorError;
+use super::error::ExecuteError;
 use super::process::{Directory, TargetProcess};
 use rustix::fs::{AtFlags, OFlags};
 use std::fs::File;
@@ -23,8 +23,8 @@ const COPY_MODE: u32 = 0o555;
 /// Looks for the library: the one given, else beside the agent's program, else where packages put it.
 ///
 /// # Errors
-/// [`ActuatorError::Library`] when it is in none of these places.
-pub fn find(given: Option<&Path>) -> Result<PathBuf, ActuatorError> {
+/// [`ExecuteError::Library`] when it is in none of these places.
+pub fn find(given: Option<&Path>) -> Result<PathBuf, ExecuteError> {
     let beside = std::env::current_exe().ok().and_then(|program| {
         // An update may have replaced the program's file while it runs.
         let program = PathBuf::from(program.to_str()?.trim_end_matches(" (deleted)").to_owned());
@@ -38,11 +38,11 @@ pub fn find(given: Option<&Path>) -> Result<PathBuf, ActuatorError> {
     for place in &places {
         if place.is_file() {
             return std::fs::canonicalize(place)
-                .map_err(|error| ActuatorError::Library { path: place.clone(), reason: error.to_string() });
+                .map_err(|error| ExecuteError::Library { path: place.clone(), reason: error.to_string() });
         }
     }
     let looked_at: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
-    Err(ActuatorError::Library {
+    Err(ExecuteError::Library {
         path: PathBuf::from(LIBRARY_FILE_NAME),
         reason: format!("is not there (looked at {})", looked_at.join(", ")),
     })
@@ -69,17 +69,17 @@ impl Drop for Placed {
 /// same file and may read it, else a copy in its `/tmp`.
 ///
 /// # Errors
-/// [`ActuatorError::Library`], [`ActuatorError::Process`].
-pub fn place(process: &TargetProcess, library: &Path) -> Result<Placed, ActuatorError> {
+/// [`ExecuteError::Library`], [`ExecuteError::Process`].
+pub fn place(process: &TargetProcess, library: &Path) -> Result<Placed, ExecuteError> {
     let fail =
-        |error: io::Error| ActuatorError::Library { path: library.to_path_buf(), reason: error.to_string() };
+        |error: io::Error| ExecuteError::Library { path: library.to_path_buf(), reason: error.to_string() };
     let mut source = File::open(library).map_err(fail)?;
     if is_same_file(process, library, &source).map_err(fail)? {
         return Ok(Placed { path: library.to_path_buf(), copy: None });
     }
     let directory = process.temporary_directory()?;
     let name = unused_name(process);
-    copy(&mut source, &directory, &name).map_err(|error| ActuatorError::Library {
+    copy(&mut source, &directory, &name).map_err(|error| ExecuteError::Library {
         path: library.to_path_buf(),
         reason: format!("cannot be copied to the /tmp of process {}: {error}", process.pid),
     })?;

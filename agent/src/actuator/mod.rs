@@ -1,81 +1,44 @@
-//! Acting on a target: compacting a range, setting a throttle, or saying how an operator would.
+//! Acting on a target: whatever is done in one goes through an [`Executor`], which is told what, does it when it is polled,
+//! and says how it stands. Whether, when and what to do is decided elsewhere (`sexton-tuner`); so is verifying that it helped.
 //!
-//! An [`Actuator`] does what it is told and reports what came of it. Whether, when and what to do is
-//! decided elsewhere (`sexton-tuner`); so is verifying that it helped. Calls block: the engine makes them
-//! from a thread of its own.
+//! - `hook_executor`: our library inside the target; [`HookClient`] is the conversation with it, `attach` and `library` bring
+//!   it in. What the RocksDB there says of itself while it works are [`Properties`].
+//! - `exec`: commands of the policy.
+//! - `sql`: statements to a MyRocks server.
 //!
-//! - [`HookActuator`]: our library inside the target; [`HookClient`] is the conversation with it, `attach`
-//!   and `library` bring it in.
-//!   What the RocksDB there says of itself while it works are [`Properties`].
-//! - [`ExecActuator`]: a command of the policy.
-//! - [`SqlActuator`]: statements to a MyRocks server.
-//! - [`AdviseActuator`]: nobody; only the commands are shown.
+//! A new executor is a file here, a line in [`executor_for`], and its kind in the policy.
 
-mod advise;
 mod attach;
 mod bounded;
 mod error;
 mod exec;
+mod executor;
+mod flush_watch;
 #[cfg(test)]
 mod fuzz;
 mod hook;
-mod hook_actuator;
+mod hook_executor;
 mod library;
 mod process;
 mod properties;
-mod request;
 mod sql;
 mod sql_client;
 mod sql_trouble;
 mod standstill;
+mod task;
 mod template;
 
-pub use advise::AdviseActuator;
 pub use attach::check as check_attachable;
-pub use error::ActuatorError;
-pub use exec::ExecActuator;
-pub use hook::{HookClient, HookOptions};
-pub use hook_actuator::HookActuator;
+pub use error::ExecuteError;
+pub use executor::{Executor, Job, Jobs, POLL_INTERVAL, Site, executor_for};
+pub use hook::{HookClient, HookOptions, SharedHook};
+pub use hook_executor::HookExecutor;
 pub use library::{LIBRARY_FILE_NAME as HOOK_LIBRARY_FILE_NAME, find as find_hook_library};
-pub use properties::{Properties, PropertyReport};
-pub use request::{
-    CommandEnd, CompactEnd, CompactOutcome, CompactRequest, HandlePointers, ThrottleOutcome, ThrottleRequest,
-};
-pub use sql::{ServerState, SqlActuator};
+pub use properties::Properties;
+pub use sql::{ServerState, SqlExecutor};
 pub use sql_trouble::SqlTrouble;
-pub use template::CommandTemplate;
-
-use std::sync::atomic::AtomicBool;
-
-/// One way of acting on a target. Calls block until the action has ended.
-pub trait Actuator {
-    /// Short name, as in the policy: `hook`, `exec`, `sql`, `advise`.
-    fn name(&self) -> &'static str;
-
-    /// Compacts the request's range. Setting `cancelled` stops it within a second or so where the
-    /// target allows that; the outcome then says [`CompactEnd::Cancelled`].
-    ///
-    /// # Errors
-    /// When nothing was done, or it is not known what was.
-    fn compact_range(
-        &mut self,
-        request: &CompactRequest,
-        cancelled: &AtomicBool,
-    ) -> Result<CompactOutcome, ActuatorError>;
-
-    /// Whether a compaction that runs can be stopped; where not, it is looked at before it begins and not while
-    /// it runs.
-    fn can_stop(&self) -> bool {
-        true
-    }
-
-    /// Sets a throttle of the target to a value.
-    ///
-    /// # Errors
-    /// When it could not be set, or this actuator has no throttles.
-    fn set_throttle(&mut self, setting: &ThrottleRequest) -> Result<ThrottleOutcome, ActuatorError>;
-
-    /// What an operator would run to the same end, one shell line each. Whole keys are in them only
-    /// where the actuator was told to show keys.
-    fn commands_for(&self, request: &CompactRequest) -> Vec<String>;
-}
+pub use standstill::of as standstill;
+pub use task::{
+    CommandEnd, CompactTask, FlushTask, HandlePointers, JobEnd, JobId, JobOutcome, JobStatus, OptionTask,
+    Progress, SettingTask, Task, ThrottleTask,
+};

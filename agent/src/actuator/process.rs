@@ -3,7 +3,7 @@
 //! Paths inside a target are the target's to choose: every one is resolved below the target's own root
 //! (`openat2` with `RESOLVE_IN_ROOT`), so that no symbolic link in there leads back to the agent's files.
 
-use super::error::ActuatorError;
+use super::error::ExecuteError;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -46,21 +46,21 @@ impl TargetProcess {
     /// Takes hold of the process.
     ///
     /// # Errors
-    /// [`ActuatorError::ProcessGone`] when it has ended, [`ActuatorError::Process`] without the rights.
-    pub fn open(process: &ProcessId) -> Result<TargetProcess, ActuatorError> {
+    /// [`ExecuteError::ProcessGone`] when it has ended, [`ExecuteError::Process`] without the rights.
+    pub fn open(process: &ProcessId) -> Result<TargetProcess, ExecuteError> {
         let pid = process.pid;
-        let gone = || ActuatorError::ProcessGone { pid };
+        let gone = || ExecuteError::ProcessGone { pid };
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(gone)?;
         let handle = rustix::process::pidfd_open(raw, PidfdFlags::empty()).map_err(|error| match error {
             rustix::io::Errno::SRCH => gone(),
-            error => ActuatorError::Process { pid, what: "take hold", source: error.into() },
+            error => ExecuteError::Process { pid, what: "take hold", source: error.into() },
         })?;
         // Signals go through the handle, which stands for one process only: was it the right one?
         if start_time_ticks(pid) != Some(process.start_time_ticks) {
             return Err(gone());
         }
         let proc = procfs::process::Process::new(raw.as_raw_nonzero().get());
-        let status = proc.and_then(|proc| proc.status()).map_err(|error| ActuatorError::Process {
+        let status = proc.and_then(|proc| proc.status()).map_err(|error| ExecuteError::Process {
             pid,
             what: "read the status",
             source: io::Error::other(error),
@@ -70,7 +70,7 @@ impl TargetProcess {
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )
-        .map_err(|error| ActuatorError::Process {
+        .map_err(|error| ExecuteError::Process {
             pid,
             what: "open the root directory",
             source: error.into(),
@@ -94,8 +94,8 @@ impl TargetProcess {
     }
 
     /// Sends a signal to this very process.
-    pub fn signal(&self, signal: Signal) -> Result<(), ActuatorError> {
-        rustix::process::pidfd_send_signal(&self.handle, signal).map_err(|error| ActuatorError::Process {
+    pub fn signal(&self, signal: Signal) -> Result<(), ExecuteError> {
+        rustix::process::pidfd_send_signal(&self.handle, signal).map_err(|error| ExecuteError::Process {
             pid: self.pid,
             what: "signal",
             source: error.into(),
@@ -113,8 +113,8 @@ impl TargetProcess {
     ///
     /// # Errors
     /// When there is none, or strangers could replace what is put there.
-    pub fn temporary_directory(&self) -> Result<Directory, ActuatorError> {
-        let fail = |source| ActuatorError::Process { pid: self.pid, what: "open the /tmp", source };
+    pub fn temporary_directory(&self) -> Result<Directory, ExecuteError> {
+        let fail = |source| ExecuteError::Process { pid: self.pid, what: "open the /tmp", source };
         let directory =
             self.open_inside(Path::new("/tmp"), OFlags::PATH | OFlags::DIRECTORY).map_err(fail)?;
         let stat = rustix::fs::fstat(&directory).map_err(|error| fail(error.into()))?;
@@ -203,9 +203,9 @@ pub(super) mod tests {
         assert!(process.is_alive());
         assert_eq!(process.user_id, rustix::process::geteuid().as_raw());
         let reused = ProcessId { start_time_ticks: own().start_time_ticks + 1, ..own() };
-        assert!(matches!(TargetProcess::open(&reused), Err(ActuatorError::ProcessGone { .. })));
+        assert!(matches!(TargetProcess::open(&reused), Err(ExecuteError::ProcessGone { .. })));
         let never = ProcessId { pid: u32::MAX, start_time_ticks: 1 };
-        assert!(matches!(TargetProcess::open(&never), Err(ActuatorError::ProcessGone { .. })));
+        assert!(matches!(TargetProcess::open(&never), Err(ExecuteError::ProcessGone { .. })));
     }
 
     #[test]

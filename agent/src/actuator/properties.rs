@@ -1,11 +1,10 @@
 //! What a RocksDB says of itself, asked over the hook.
 
-use super::error::ActuatorError;
+use super::error::ExecuteError;
 use super::hook::HookClient;
 use sexton_hook_protocol::{ColumnFamilyLoad, ColumnFamilyPointers};
 use sexton_tuner::evidence::MemtableDeletions;
 use sexton_tuner::guard::Readings;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Properties of a column family and of its database; `None` where this RocksDB does not know one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,8 +41,8 @@ impl Properties {
     pub fn read(
         hook: &mut HookClient,
         column_family: &ColumnFamilyPointers,
-    ) -> Result<Properties, ActuatorError> {
-        let mut number = |name: &str| -> Result<Option<u64>, ActuatorError> {
+    ) -> Result<Properties, ExecuteError> {
+        let mut number = |name: &str| -> Result<Option<u64>, ExecuteError> {
             let value = hook.property(column_family, &format!("rocksdb.{name}"))?;
             Ok(value.and_then(|text| text.trim().parse().ok()))
         };
@@ -84,46 +83,5 @@ impl Properties {
         readings.is_flush_pending = self.is_flush_pending;
         readings.delayed_write_bytes_per_second = self.delayed_write_bytes_per_second;
         readings.is_write_stopped = self.is_write_stopped;
-    }
-}
-
-/// What is heard of an action while it runs: the hook's number of it, and what the RocksDB said of itself last. The hook
-/// holds one conversation at a time, and the action has it.
-#[derive(Clone, Debug, Default)]
-pub struct PropertyReport {
-    properties: Arc<Mutex<Option<Properties>>>,
-    loads: Arc<Mutex<Vec<ColumnFamilyLoad>>>,
-    job: Arc<Mutex<Option<u64>>>,
-}
-
-impl PropertyReport {
-    /// Replaces what the RocksDB said.
-    pub fn put(&self, properties: Properties) {
-        *self.properties.lock().unwrap_or_else(PoisonError::into_inner) = Some(properties);
-    }
-
-    /// Takes it, so that nothing is looked at twice.
-    pub fn take(&self) -> Option<Properties> {
-        self.properties.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Replaces what waits to be compacted in the database's column families.
-    pub fn put_loads(&self, loads: Vec<ColumnFamilyLoad>) {
-        *self.loads.lock().unwrap_or_else(PoisonError::into_inner) = loads;
-    }
-
-    /// Takes it, as [`PropertyReport::take`].
-    pub fn take_loads(&self) -> Vec<ColumnFamilyLoad> {
-        std::mem::take(&mut *self.loads.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The hook has begun, and gave the action this number.
-    pub fn put_job(&self, job: u64) {
-        *self.job.lock().unwrap_or_else(PoisonError::into_inner) = Some(job);
-    }
-
-    /// The number, when there is one; once.
-    pub fn take_job(&self) -> Option<u64> {
-        self.job.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

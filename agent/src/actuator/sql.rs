@@ -1,25 +1,24 @@
-//! The actuator `sql`: MyRocks, by statements to its server.
+//! The executor `sql`: MyRocks, by statements to its server.
 //!
 //! `SET GLOBAL rocksdb_compact_cf` compacts a whole column family, with the bottommost level forced, and returns when
 //! that has ended. No statement takes a range of keys, and `OPTIMIZE TABLE`, which takes a table, locks it. Nothing
 //! stops a compaction that runs.
 
-use super::Actuator;
-use super::bounded::Ending;
-use super::error::ActuatorError;
-use super::request::{CompactEnd, CompactOutcome, CompactRequest, ThrottleOutcome, ThrottleRequest};
-use super::sql_client::SqlClient;
+use super::bounded::{Ending, RunningCommand};
+use super::error::ExecuteError;
+use super::executor::{Executor, Job, Jobs, POLL_INTERVAL};
+use super::sql_client::{self, SqlClient};
 use super::sql_trouble::SqlTrouble;
+use super::task::{CompactTask, JobEnd, JobId, JobOutcome, JobStatus, Progress, Task};
 use sexton_inspect::facts::ProcessId;
 use sexton_tuner::policy::SqlPolicy;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Compacts column families of a MyRocks server.
-#[derive(Clone, Debug)]
-pub struct SqlActuator {
+pub struct SqlExecutor {
     client: SqlClient,
     time_limit: Duration,
+    jobs: Jobs,
 }
 
 /// What a server says of itself.
@@ -31,17 +30,18 @@ pub struct ServerState {
     pub may_set: bool,
 }
 
-impl SqlActuator {
+impl SqlExecutor {
     /// Over a connection to the server that the policy names.
-    pub fn new(policy: &SqlPolicy) -> SqlActuator {
-        SqlActuator { client: SqlClient::new(policy), time_limit: policy.timeout.duration() }
+    pub fn new(policy: &SqlPolicy) -> SqlExecutor {
+        let (client, time_limit) = (SqlClient::new(policy), policy.timeout.duration());
+        SqlExecutor { client, time_limit, jobs: Jobs::default() }
     }
 
     /// Asks the server of a process how it stands; changes nothing.
     ///
     /// # Errors
-    /// [`ActuatorError::Sql`] where it is another server, does not let the agent in, or has no MyRocks.
-    pub fn examine(&self, process: &ProcessId) -> Result<ServerState, ActuatorError> {
+    /// [`ExecuteError::Sql`] where it is another server, does not let the agent in, or has no MyRocks.
+    pub fn examine(&self, process: &ProcessId) -> Result<ServerState, ExecuteError> {
         self.client.check_server(process)?;
         let answer = self.client.ask(
             &format!(
@@ -53,31 +53,6 @@ impl SqlActuator {
         )?;
         let number = |at: usize| answer.get(at).and_then(|text| text.parse().ok()).unwrap_or(0);
         Ok(ServerState { manual_compactions: number(1), may_set: number(2) > 0 })
-    }
-
-    /// Whether the server is the target's own, has the column family, and does not compact for anybody else.
-    fn check(&self, request: &CompactRequest) -> Result<(), ActuatorError> {
-        self.client.check_server(&request.process)?;
-        let name = literal(&request.column_family);
-        let answer = self.client.ask(
-            &format!(
-                "SELECT COUNT(*), {RUNNING} FROM information_schema.ROCKSDB_CFSTATS WHERE \
-                 CAST(CF_NAME AS BINARY) = CAST({name} AS BINARY)"
-            ),
-            2,
-        )?;
-        let fail = |trouble, message| Err(ActuatorError::Sql { trouble, message });
-        match answer.iter().map(|text| text.parse().unwrap_or(0u64)).collect::<Vec<_>>().as_slice() {
-            // An unknown name would be passed over in silence.
-            [0, ..] => fail(
-                SqlTrouble::NoColumnFamily,
-                format!("MyRocks has no column family {}", request.column_family),
-            ),
-            [_, running] if *running > 0 => {
-                fail(SqlTrouble::Busy, "a manual compaction runs in the server already".to_owned())
-            }
-            _ => Ok(()),
-        }
     }
 }
 
@@ -103,62 +78,106 @@ fn literal(name: &str) -> String {
     format!("X'{digits}'")
 }
 
-impl Actuator for SqlActuator {
-    fn name(&self) -> &'static str {
-        "sql"
+impl Executor for SqlExecutor {
+    /// Compacts all of the column family, whatever the range. The server has to be the target's own.
+    fn start(&mut self, task: &Task) -> Result<JobId, ExecuteError> {
+        let Task::Compact(CompactTask { process, column_family, .. }) = task else {
+            return Err(ExecuteError::Unsupported { executor: "sql", what: "do anything but compact" });
+        };
+        if column_family.is_empty() {
+            // MyRocks would take it for the default one.
+            return Err(ExecuteError::Request { reason: "the column family has no name".to_owned() });
+        }
+        self.client.check_server(process)?;
+        let name = literal(column_family);
+        let running = self.client.question(&format!(
+            "SELECT COUNT(*), {RUNNING} FROM information_schema.ROCKSDB_CFSTATS WHERE \
+             CAST(CF_NAME AS BINARY) = CAST({name} AS BINARY)"
+        ))?;
+        let (client, column_family) = (self.client.clone(), column_family.clone());
+        let time_limit = self.time_limit;
+        Ok(self.jobs.add(Compaction { client, column_family, time_limit, running, is_checked: false }))
     }
 
-    /// Compacts all of the column family, whatever the range. Cancelling ends the waiting and not the compaction.
-    fn compact_range(
-        &mut self,
-        request: &CompactRequest,
-        cancelled: &AtomicBool,
-    ) -> Result<CompactOutcome, ActuatorError> {
-        if request.column_family.is_empty() {
-            // MyRocks would take it for the default one.
-            return Err(ActuatorError::Request { reason: "the column family has no name".to_owned() });
-        }
-        self.check(request)?;
-        let run = self.client.run(&compact(&request.column_family), self.time_limit, cancelled)?;
-        let end = match run.ending {
-            Ending::Ended(_) => CompactEnd::Done,
-            Ending::Cancelled => CompactEnd::Cancelled {
-                reason: "it was asked for; MyRocks stops no compaction, so it goes on in the server"
-                    .to_owned(),
-            },
-            Ending::TimedOut => {
-                let message = format!(
-                    "the compaction was not over after {:?}, and goes on in the server",
-                    self.time_limit
-                );
-                return Err(ActuatorError::Sql { trouble: SqlTrouble::GoesOn, message });
-            }
-        };
-        Ok(CompactOutcome {
-            end,
-            duration: run.duration,
-            bytes_replaced: 0,
-            bytes_flushed: 0,
-            deletions_before: 0,
-            deletions_after: 0,
-            command: None,
-        })
+    fn jobs(&mut self) -> &mut Jobs {
+        &mut self.jobs
     }
 
     fn can_stop(&self) -> bool {
         false
     }
 
-    fn set_throttle(&mut self, _setting: &ThrottleRequest) -> Result<ThrottleOutcome, ActuatorError> {
-        Err(ActuatorError::Unsupported { actuator: "sql", what: "set a throttle" })
-    }
-
-    fn commands_for(&self, request: &CompactRequest) -> Vec<String> {
-        let name = &request.column_family;
+    fn describe(&self, task: &Task) -> Vec<String> {
+        let Task::Compact(CompactTask { column_family: name, .. }) = task else { return Vec::new() };
         match self.client.command_line(&compact(name), is_plain(name)) {
             Ok(line) => vec![line],
             Err(error) => vec![format!("# {error}")],
         }
+    }
+}
+
+/// A compaction of a column family: the question whether it can be done, then the statement.
+struct Compaction {
+    client: SqlClient,
+    column_family: String,
+    time_limit: Duration,
+    running: RunningCommand,
+    is_checked: bool,
+}
+
+impl Compaction {
+    /// Whether the server has the column family, and does not compact for anybody else.
+    fn check(&self, answer: &[String]) -> Result<(), ExecuteError> {
+        let fail = |trouble, message| Err(ExecuteError::Sql { trouble, message });
+        match answer.iter().map(|text| text.parse().unwrap_or(0u64)).collect::<Vec<_>>().as_slice() {
+            // An unknown name would be passed over in silence.
+            [0, ..] => fail(
+                SqlTrouble::NoColumnFamily,
+                format!("MyRocks has no column family {}", self.column_family),
+            ),
+            [_, running] if *running > 0 => {
+                fail(SqlTrouble::Busy, "a manual compaction runs in the server already".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn step(&mut self) -> Result<Option<JobOutcome>, ExecuteError> {
+        let Some(run) = sql_client::poll(&mut self.running)? else { return Ok(None) };
+        let cancelled = |reason: &str| JobEnd::Cancelled { reason: reason.to_owned() };
+        let end = match (run.ending, self.is_checked) {
+            (Ending::Cancelled, false) => cancelled("it was asked for"),
+            (_, false) => {
+                self.check(&sql_client::row(run, 2)?)?;
+                self.running = self.client.start(&compact(&self.column_family), self.time_limit)?;
+                self.is_checked = true;
+                return Ok(None);
+            }
+            (Ending::Ended(_), true) => JobEnd::Done,
+            (Ending::Cancelled, true) => {
+                cancelled("it was asked for; MyRocks stops no compaction, so it goes on in the server")
+            }
+            (Ending::TimedOut, true) => {
+                let message = format!(
+                    "the compaction was not over after {:?}, and goes on in the server",
+                    self.time_limit
+                );
+                return Err(ExecuteError::Sql { trouble: SqlTrouble::GoesOn, message });
+            }
+        };
+        Ok(Some(JobOutcome { end, duration: run.duration, ..JobOutcome::default() }))
+    }
+}
+
+impl Job for Compaction {
+    fn poll(&mut self) -> JobStatus {
+        let running = || JobStatus::Running(Progress { poll_again_in: POLL_INTERVAL, ..Progress::default() });
+        self.step().transpose().map_or_else(running, JobStatus::Ended)
+    }
+
+    /// Ends the waiting and not the compaction.
+    fn cancel(&mut self) {
+        self.running.cancel();
     }
 }
 
@@ -172,30 +191,30 @@ mod tests {
 
     #[test]
     fn the_command_names_the_column_family() {
-        let actuator = SqlActuator::new(&policy("socket: /run/mysqld/mysqld.sock, user: sexton"));
+        let executor = SqlExecutor::new(&policy("socket: /run/mysqld/mysqld.sock, user: sexton"));
         let mut request = request(b"a", Some(b"b"));
         request.column_family = "rev:cf_1".into();
         assert_eq!(
-            actuator.commands_for(&request),
+            executor.describe(&Task::Compact(request.clone())),
             [
                 "mariadb --socket=/run/mysqld/mysqld.sock --user=sexton -e \"SET GLOBAL rocksdb_compact_cf = 'rev:cf_1'\""
             ]
         );
         request.column_family = "it's".into();
-        let line = actuator.commands_for(&request).remove(0);
+        let line = executor.describe(&Task::Compact(request.clone())).remove(0);
         assert!(line.ends_with("-e 'SET GLOBAL rocksdb_compact_cf = X'\\''69742773'\\'''"), "{line}");
-        assert!(!actuator.can_stop());
+        assert!(!executor.can_stop());
     }
 
     #[test]
     fn a_column_family_without_a_name_is_not_the_default_one() {
-        let mut actuator = SqlActuator::new(&policy("socket: /none"));
+        let mut executor = SqlExecutor::new(&policy("socket: /none"));
         let mut request = request(b"", None);
         request.column_family.clear();
-        let error = actuator.compact_range(&request, &AtomicBool::new(false)).unwrap_err();
+        let error = executor.start(&Task::Compact(request.clone())).unwrap_err();
         assert!(error.to_string().contains("no name"), "{error}");
         request.column_family = "default".into();
-        let error = actuator.compact_range(&request, &AtomicBool::new(false)).unwrap_err();
+        let error = executor.start(&Task::Compact(request.clone())).unwrap_err();
         assert!(error.to_string().contains("/none") && error.remedy().contains("sql.socket"), "{error}");
     }
 

@@ -3,11 +3,11 @@
 //! What the statements mean is not known here. No password passes through the agent: the program reads it from the file
 //! that the policy names.
 
-use super::bounded::{Ending, Run, run};
-use super::error::ActuatorError;
+use super::bounded::{Ending, Run, RunningCommand};
+use super::error::ExecuteError;
 use super::process::TargetProcess;
-use super::request::one_line;
 use super::sql_trouble::SqlTrouble;
+use super::task::one_line;
 use super::template::shell_word;
 use procfs::net::TcpState;
 use procfs::process::{FDInfo, FDTarget, Process};
@@ -20,7 +20,6 @@ use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// The client program, as MariaDB 10.5 and later name it.
@@ -55,8 +54,8 @@ impl SqlClient {
     /// a login would be a warning in the server's log.
     ///
     /// # Errors
-    /// [`ActuatorError::Sql`] where it is another one, or nobody listens.
-    pub fn check_server(&self, process: &ProcessId) -> Result<(), ActuatorError> {
+    /// [`ExecuteError::Sql`] where it is another one, or nobody listens.
+    pub fn check_server(&self, process: &ProcessId) -> Result<(), ExecuteError> {
         let (place, listens) = match self.endpoint()? {
             SqlEndpoint::Socket(path) => {
                 let socket = std::fs::metadata(path);
@@ -72,62 +71,49 @@ impl SqlClient {
             Ok(false) => format!("process {} does not listen at {place}", process.pid),
             Err(error) => format!("cannot see where process {} listens: {error}", process.pid),
         };
-        Err(ActuatorError::Sql { trouble: SqlTrouble::OtherServer, message })
+        Err(ExecuteError::Sql { trouble: SqlTrouble::OtherServer, message })
     }
 
-    /// Asks, and gives the only row's columns.
+    /// Asks, and waits for the only row's columns.
     ///
     /// # Errors
-    /// [`ActuatorError::Sql`] where the server cannot be asked, or gives something else than a row of `columns`.
-    pub fn ask(&self, question: &str, columns: usize) -> Result<Vec<String>, ActuatorError> {
-        let run = self.run(question, QUESTION_TIME_LIMIT, &AtomicBool::new(false))?;
-        if run.ending == Ending::TimedOut {
-            return Err(unreachable(format!("it gave no answer within {QUESTION_TIME_LIMIT:?}")));
-        }
-        let row: Vec<String> =
-            run.output.lines().next().unwrap_or_default().split('\t').map(str::to_owned).collect();
-        if row.len() == columns {
-            return Ok(row);
-        }
-        let message = format!("an answer of {} columns, not {columns}", row.len());
-        Err(ActuatorError::Sql { trouble: SqlTrouble::Refused, message })
+    /// [`ExecuteError::Sql`] where the server cannot be asked, or gives something else than a row of `columns`.
+    pub fn ask(&self, question: &str, columns: usize) -> Result<Vec<String>, ExecuteError> {
+        let run = self.question(question)?.wait();
+        row(ended(run.map_err(spawn_failed)?)?, columns)
     }
 
-    /// Has a statement executed; it may end for want of time or because it was cancelled, and the server's part of it
-    /// then goes on.
+    /// Begins to ask.
     ///
     /// # Errors
-    /// [`ActuatorError::Sql`] with the server's words where it refuses, [`ActuatorError::Spawn`] without the program.
-    pub fn run(
-        &self,
-        statement: &str,
-        time_limit: Duration,
-        cancelled: &AtomicBool,
-    ) -> Result<Run, ActuatorError> {
+    /// As [`SqlClient::start`].
+    pub fn question(&self, question: &str) -> Result<RunningCommand, ExecuteError> {
+        self.start(question, QUESTION_TIME_LIMIT)
+    }
+
+    /// Begins to have a statement executed. Where its time is over, or it is cancelled, the server's part of it goes on.
+    ///
+    /// # Errors
+    /// [`ExecuteError::Sql`] where the password's file is not to be trusted, or there is no client;
+    /// [`ExecuteError::Spawn`].
+    pub fn start(&self, statement: &str, time_limit: Duration) -> Result<RunningCommand, ExecuteError> {
         self.check_password_file()?;
         let mut arguments = self.connection()?;
         arguments.extend(FIXED_ARGUMENTS.map(str::to_owned));
         arguments.push(format!("--connect-timeout={CONNECT_TIMEOUT_SECONDS}"));
         arguments.push(format!("--execute={statement}"));
-        let run = run(PROGRAM, &arguments, time_limit, cancelled).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => ActuatorError::Sql {
+        RunningCommand::start(PROGRAM, &arguments, time_limit).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => ExecuteError::Sql {
                 trouble: SqlTrouble::NoClient,
                 message: format!("there is no program {PROGRAM}"),
             },
-            _ => ActuatorError::Spawn { program: PROGRAM.to_owned(), source },
-        })?;
-        match run.ending {
-            Ending::Ended(status) if !status.success() => {
-                let message = one_line(&run.output);
-                Err(ActuatorError::Sql { trouble: SqlTrouble::of_client(&message), message })
-            }
-            _ => Ok(run),
-        }
+            _ => spawn_failed(source),
+        })
     }
 
     /// The statement as a line that an operator would type. `is_plain`: nothing in it means anything to a shell that
     /// reads double quotes.
-    pub fn command_line(&self, statement: &str, is_plain: bool) -> Result<String, ActuatorError> {
+    pub fn command_line(&self, statement: &str, is_plain: bool) -> Result<String, ExecuteError> {
         let arguments = self.connection()?;
         // Whoever types it has option files of their own.
         let arguments = arguments.iter().filter(|argument| *argument != "--no-defaults");
@@ -137,7 +123,7 @@ impl SqlClient {
     }
 
     /// Arguments that lead to the server; the one about option files has to be the first.
-    fn connection(&self) -> Result<Vec<String>, ActuatorError> {
+    fn connection(&self) -> Result<Vec<String>, ExecuteError> {
         let mut arguments = vec![match &self.policy.password_file {
             Some(path) => format!("--defaults-file={path}"),
             None => "--no-defaults".to_owned(),
@@ -156,8 +142,8 @@ impl SqlClient {
         Ok(arguments)
     }
 
-    fn endpoint(&self) -> Result<SqlEndpoint<'_>, ActuatorError> {
-        self.policy.endpoint().ok_or_else(|| ActuatorError::Sql {
+    fn endpoint(&self) -> Result<SqlEndpoint<'_>, ExecuteError> {
+        self.policy.endpoint().ok_or_else(|| ExecuteError::Sql {
             trouble: SqlTrouble::Refused,
             message: "the policy does not say where the server is".to_owned(),
         })
@@ -165,9 +151,9 @@ impl SqlClient {
 
     /// A password that others can read is none, and a file that others can write could have the program load a plugin
     /// of theirs.
-    fn check_password_file(&self) -> Result<(), ActuatorError> {
+    fn check_password_file(&self) -> Result<(), ExecuteError> {
         let Some(path) = &self.policy.password_file else { return Ok(()) };
-        let wrong = |reason: String| ActuatorError::Sql {
+        let wrong = |reason: String| ExecuteError::Sql {
             trouble: SqlTrouble::PasswordFile,
             message: format!("password file {path}: {reason}"),
         };
@@ -183,8 +169,42 @@ impl SqlClient {
     }
 }
 
-fn unreachable(message: String) -> ActuatorError {
-    ActuatorError::Sql { trouble: SqlTrouble::Unreachable, message }
+/// What came of a run of the client once it has ended; `None` while it has not.
+pub fn poll(running: &mut RunningCommand) -> Result<Option<Run>, ExecuteError> {
+    running.poll().map_err(spawn_failed)?.map(ended).transpose()
+}
+
+fn spawn_failed(source: io::Error) -> ExecuteError {
+    ExecuteError::Spawn { program: PROGRAM.to_owned(), source }
+}
+
+/// A run of the client; one that the server has refused is an error with its words.
+fn ended(run: Run) -> Result<Run, ExecuteError> {
+    match run.ending {
+        Ending::Ended(status) if !status.success() => {
+            let message = one_line(&run.output);
+            Err(ExecuteError::Sql { trouble: SqlTrouble::of_client(&message), message })
+        }
+        _ => Ok(run),
+    }
+}
+
+/// The only row's columns of an answer.
+pub fn row(run: Run, columns: usize) -> Result<Vec<String>, ExecuteError> {
+    if run.ending == Ending::TimedOut {
+        return Err(unreachable(format!("it gave no answer within {QUESTION_TIME_LIMIT:?}")));
+    }
+    let row: Vec<String> =
+        run.output.lines().next().unwrap_or_default().split('\t').map(str::to_owned).collect();
+    if row.len() == columns {
+        return Ok(row);
+    }
+    let message = format!("an answer of {} columns, not {columns}", row.len());
+    Err(ExecuteError::Sql { trouble: SqlTrouble::Refused, message })
+}
+
+fn unreachable(message: String) -> ExecuteError {
+    ExecuteError::Sql { trouble: SqlTrouble::Unreachable, message }
 }
 
 /// Whether the process holds the socket that lies in this file; the path it was bound to is the process' own word.
@@ -246,9 +266,9 @@ pub(super) mod tests {
         Policy::parse(&text).unwrap().targets.remove(0).sql.unwrap()
     }
 
-    fn trouble(result: Result<(), ActuatorError>) -> SqlTrouble {
+    fn trouble(result: Result<(), ExecuteError>) -> SqlTrouble {
         match result.unwrap_err() {
-            ActuatorError::Sql { trouble, .. } => trouble,
+            ExecuteError::Sql { trouble, .. } => trouble,
             other => panic!("{other}"),
         }
     }

@@ -1,7 +1,7 @@
 //! A command with placeholders, as a policy writes it: program and arguments, never a shell.
 
-use super::error::ActuatorError;
-use super::request::CompactRequest;
+use super::error::ExecuteError;
+use super::task::CompactTask;
 
 /// Arguments of a command; more is not a command but an accident.
 const ARGUMENTS_MAX: usize = 256;
@@ -29,10 +29,10 @@ impl CommandTemplate {
     /// A template of these words, the program first.
     ///
     /// # Errors
-    /// [`ActuatorError::Template`] for no program, a placeholder in the program's name, too many words.
-    pub fn new(words: &[String]) -> Result<CommandTemplate, ActuatorError> {
+    /// [`ExecuteError::Template`] for no program, a placeholder in the program's name, too many words.
+    pub fn new(words: &[String]) -> Result<CommandTemplate, ExecuteError> {
         let fail = |program: &str, reason: &str| {
-            Err(ActuatorError::Template { program: program.to_owned(), reason: reason.to_owned() })
+            Err(ExecuteError::Template { program: program.to_owned(), reason: reason.to_owned() })
         };
         let Some((program, arguments)) = words.split_first().filter(|(program, _)| !program.is_empty())
         else {
@@ -50,14 +50,14 @@ impl CommandTemplate {
     /// Fills in `values`, pairs of a name and what stands for it.
     ///
     /// # Errors
-    /// [`ActuatorError::Template`] for a name that has no value, for a value with a NUL byte, and for a
+    /// [`ExecuteError::Template`] for a name that has no value, for a value with a NUL byte, and for a
     /// value that would turn the start of an argument into an option (`-...`): column families and
     /// directories are named by the target.
-    pub fn expand(&self, values: &[(&str, &str)]) -> Result<ExpandedCommand, ActuatorError> {
+    pub fn expand(&self, values: &[(&str, &str)]) -> Result<ExpandedCommand, ExecuteError> {
         let arguments: Result<_, String> =
             self.arguments.iter().map(|argument| expand_argument(argument, values)).collect();
         let arguments =
-            arguments.map_err(|reason| ActuatorError::Template { program: self.program.clone(), reason })?;
+            arguments.map_err(|reason| ExecuteError::Template { program: self.program.clone(), reason })?;
         Ok(ExpandedCommand { program: self.program.clone(), arguments })
     }
 
@@ -66,33 +66,33 @@ impl CommandTemplate {
     ///
     /// # Errors
     /// As [`CommandTemplate::expand`].
-    pub fn expand_for(&self, request: &CompactRequest) -> Result<ExpandedCommand, ActuatorError> {
-        let end = request.range.end.as_ref().map(|key| key.hex()).unwrap_or_default();
-        self.expand_with_keys(request, &request.range.begin.hex(), &end)
+    pub fn expand_for(&self, task: &CompactTask) -> Result<ExpandedCommand, ExecuteError> {
+        let end = task.range.end.as_ref().map(|key| key.hex()).unwrap_or_default();
+        self.expand_with_keys(task, &task.range.begin.hex(), &end)
     }
 
     /// The same with keys as they may be shown.
-    pub fn expand_redacted(&self, request: &CompactRequest) -> Result<ExpandedCommand, ActuatorError> {
-        let end = request.range.end.as_ref().map(|key| key.redacted()).unwrap_or_default();
-        self.expand_with_keys(request, &request.range.begin.redacted(), &end)
+    pub fn expand_redacted(&self, task: &CompactTask) -> Result<ExpandedCommand, ExecuteError> {
+        let end = task.range.end.as_ref().map(|key| key.redacted()).unwrap_or_default();
+        self.expand_with_keys(task, &task.range.begin.redacted(), &end)
     }
 
     fn expand_with_keys(
         &self,
-        request: &CompactRequest,
+        task: &CompactTask,
         begin: &str,
         end: &str,
-    ) -> Result<ExpandedCommand, ActuatorError> {
-        let path = request.database.to_str().ok_or_else(|| ActuatorError::Template {
+    ) -> Result<ExpandedCommand, ExecuteError> {
+        let path = task.database.to_str().ok_or_else(|| ExecuteError::Template {
             program: self.program.clone(),
             reason: "the database's directory is not UTF-8".to_owned(),
         })?;
         self.expand(&[
             ("begin_hex", begin),
             ("end_hex", end),
-            ("column_family", &request.column_family),
+            ("column_family", &task.column_family),
             ("path", path),
-            ("pid", &request.process.pid.to_string()),
+            ("pid", &task.process.pid.to_string()),
         ])
     }
 }

@@ -1,7 +1,7 @@
 //! Which ways of acting on a target would work. Nothing is tried that would change it.
 
 use super::finding::Finding;
-use crate::actuator::{HOOK_LIBRARY_FILE_NAME, SqlActuator, SqlTrouble, check_attachable, find_hook_library};
+use crate::actuator::{HOOK_LIBRARY_FILE_NAME, SqlExecutor, SqlTrouble, check_attachable, find_hook_library};
 use sexton_inspect::elf::ElfHeaders;
 use sexton_inspect::facts::Target;
 use sexton_inspect::source::{Allowance, Source};
@@ -106,7 +106,7 @@ fn by_statement(target: &Target, policy: Option<&Policy>) -> Finding {
             "it is no MariaDB with MyRocks",
             "preload the hook, or name a command in the policy (actuator: exec)",
         ),
-        Some(sql) => match SqlActuator::new(sql).examine(&target.process) {
+        Some(sql) => match SqlExecutor::new(sql).examine(&target.process) {
             Ok(state) if state.may_set => {
                 let running = state.manual_compactions;
                 Finding::yes(name, format!("{note}; {running} manual compactions run in it"))

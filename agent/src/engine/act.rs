@@ -13,8 +13,7 @@ use super::unseen::may_run_on;
 use super::watched::Watched;
 use super::{Control, Engine};
 use crate::actuator::{
-    Actuator, ActuatorError, AdviseActuator, CommandTemplate, CompactEnd, CompactOutcome, CompactRequest,
-    ExecActuator, HookActuator, HookClient, PropertyReport, SqlActuator,
+    CompactTask, ExecuteError, Executor, JobEnd, JobOutcome, JobStatus, Site, Task, executor_for,
 };
 use crate::audit::What;
 use crate::snapshot::ActionView;
@@ -31,23 +30,10 @@ use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
 use sexton_tuner::reprice::{as_of_now, is_still_worth_it};
 use sexton_tuner::schedule::io_budget_at;
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tracing::warn;
-
-/// Longest time that one compaction may take. Its bytes are bounded by the budget; a disk that needs longer
-/// for them is hurting already.
-const COMPACTION_TIME_LIMIT: Duration = Duration::from_secs(600);
-
-/// Who compacts.
-enum Compacting {
-    Exec(ExecActuator),
-    Hook(Rc<RefCell<HookClient>>),
-    Sql(SqlActuator),
-}
 
 impl Engine {
     /// Carries out the plan for the targets whose mode is act.
@@ -71,7 +57,7 @@ impl Engine {
                 Action::Flush(flush) if self.may_act(&flush.target) => self.flush(&flush, control),
                 Action::SetOptions(set) if self.may_act(&set.target) => self.set_options(&set, control),
                 Action::SetThrottle(throttle) if self.may_act(&throttle.target) => {
-                    self.set_throttle(&throttle)
+                    self.set_throttle(&throttle, control)
                 }
                 _ => {}
             }
@@ -228,26 +214,16 @@ impl Engine {
         part: &KeyRange,
         interruptions: u32,
         control: &mut Control,
-    ) -> (Result<CompactOutcome, ActuatorError>, Course) {
-        let (mut actuator, request, report) = match self.actuator_for(compact, part) {
+    ) -> (Result<JobOutcome, ExecuteError>, Course) {
+        let (mut executor, task) = match self.executor_of_part(compact, part) {
             Ok(found) => found,
             Err(error) => return (Err(error), Course::Go),
         };
-        let families = |watched: &mut Watched| watched.identities.all_pointers(&request.database);
-        let families = self.watched_mut(&compact.target).map(families).unwrap_or_default();
-        let (result, course) = match &mut actuator {
-            Compacting::Exec(exec) => self.drive(exec, &request, (compact, &report, interruptions), control),
-            Compacting::Sql(sql) => self.drive(sql, &request, (compact, &report, interruptions), control),
-            Compacting::Hook(hook) => match hook.try_borrow_mut() {
-                Ok(mut hook) => {
-                    let actuator = HookActuator::new(&mut *hook, COMPACTION_TIME_LIMIT);
-                    let mut actuator = actuator.reporting_to(report.clone(), families);
-                    self.drive(&mut actuator, &request, (compact, &report, interruptions), control)
-                }
-                Err(_) => (Err(ActuatorError::NoHook { pid: request.process.pid }), Course::Go),
-            },
-        };
-        if let (Err(ActuatorError::Hook { .. }), Some(handles)) = (&result, request.handles)
+        let handles = task.handles;
+        let is_whole = task.range == compact.range;
+        let watch = (compact, is_whole, interruptions);
+        let (result, course) = self.drive(executor.as_mut(), &Task::Compact(task), watch, control);
+        if let (Err(ExecuteError::Hook { .. }), Some(handles)) = (&result, handles)
             && let Some(watched) = self.watched_mut(&compact.target)
         {
             watched.identities.forget(handles.database);
@@ -255,27 +231,58 @@ impl Engine {
         (result, course)
     }
 
-    /// Who compacts a part of a slice, and the request for it.
-    fn actuator_for(
+    /// Who compacts a part of a slice, and the task for it.
+    fn executor_of_part(
         &mut self,
         compact: &CompactRange,
         part: &KeyRange,
-    ) -> Result<(Compacting, CompactRequest, PropertyReport), ActuatorError> {
-        let gone = || ActuatorError::Request { reason: format!("{} has gone", compact.target) };
-        let watched = self.watched_mut(&compact.target).ok_or_else(gone)?;
-        let request = CompactRequest { range: part.clone(), ..request(watched, compact) };
-        let no_hook = || ActuatorError::NoHook { pid: request.process.pid };
-        let actuator = match watched.entry.actuator {
-            ActuatorKind::Exec => Compacting::Exec(exec_actuator(watched, false)?),
-            ActuatorKind::Hook => Compacting::Hook(watched.hook.clone().ok_or_else(no_hook)?),
-            ActuatorKind::Sql => Compacting::Sql(sql_actuator(watched)?),
-            ActuatorKind::None => return Err(no_hook()),
-        };
+    ) -> Result<(Box<dyn Executor>, CompactTask), ExecuteError> {
+        let watched = self.watched(&compact.target)?;
+        let task = CompactTask { range: part.clone(), ..task(watched, compact) };
         // All keys are all keys in any order.
-        if !matches!(actuator, Compacting::Sql(_)) {
-            refuse_unless_bytewise(watched, &request)?;
+        if watched.entry.actuator != ActuatorKind::Sql {
+            refuse_unless_bytewise(watched, &task)?;
         }
-        Ok((actuator, request, PropertyReport::default()))
+        let executor = self.executor(watched, &Task::Compact(task.clone()))?;
+        Ok((executor, task))
+    }
+
+    /// Has a task done that nobody has to watch. Meanwhile commands are heard and processes followed.
+    pub(super) fn carry_out(
+        &mut self,
+        target: &str,
+        task: &Task,
+        control: &mut Control,
+    ) -> Result<JobOutcome, ExecuteError> {
+        let mut executor = self.executor(self.watched(target)?, task)?;
+        let job = executor.start(task)?;
+        loop {
+            let progress = match executor.poll(job) {
+                JobStatus::Ended(result) => return result,
+                JobStatus::Running(progress) => progress,
+            };
+            self.follower.wait(progress.poll_again_in);
+            self.follow(control);
+            control.take_commands();
+            if control.stopped() {
+                executor.cancel(job);
+            }
+        }
+    }
+
+    fn executor(&self, watched: &Watched, task: &Task) -> Result<Box<dyn Executor>, ExecuteError> {
+        let site = Site {
+            entry: &watched.entry,
+            hook: watched.hook.as_ref(),
+            policy_path: self.options.policy_path.as_ref(),
+            shows_keys: self.options.policy.keys == KeyDisplay::Shown,
+        };
+        executor_for(task, &site)
+    }
+
+    pub(super) fn watched(&self, target: &str) -> Result<&Watched, ExecuteError> {
+        let mut watched = self.roster.watched.iter().filter(|watched| watched.target.name == target);
+        watched.next().ok_or_else(|| ExecuteError::Request { reason: format!("{target} has gone") })
     }
 
     pub(super) fn watched_mut(&mut self, target: &str) -> Option<&mut Watched> {
@@ -322,21 +329,12 @@ impl Engine {
 
     /// What an operator would run to the same end.
     pub(super) fn commands_for(&self, compact: &CompactRange) -> Vec<String> {
-        let watched = self.roster.watched.iter().find(|watched| watched.target.name == compact.target);
-        watched.map_or_else(Vec::new, |watched| {
-            let show_keys = self.options.policy.keys == KeyDisplay::Shown;
-            let instead = match watched.entry.actuator {
-                ActuatorKind::Exec => exec_actuator(watched, show_keys).map(AdviseActuator::instead_of_exec),
-                ActuatorKind::Sql => sql_actuator(watched).map(AdviseActuator::instead_of_sql),
-                ActuatorKind::Hook | ActuatorKind::None => {
-                    Ok(AdviseActuator::instead_of_hook(self.options.policy_path.clone()))
-                }
-            };
-            match instead {
-                Ok(advise) => advise.commands_for(&request(watched, compact)),
-                Err(error) => vec![format!("# {error}")],
-            }
-        })
+        let Ok(watched) = self.watched(&compact.target) else { return Vec::new() };
+        let task = Task::Compact(task(watched, compact));
+        match self.executor(watched, &task) {
+            Ok(executor) => executor.describe(&task),
+            Err(error) => vec![format!("# {error}")],
+        }
     }
 }
 
@@ -373,45 +371,30 @@ fn memtables(watched: &Watched, compact: &CompactRange) -> Option<MemtableDeleti
 
 /// Whether a slice ran through, with pauses or without.
 fn is_done(ran: &Ran) -> bool {
-    ran.given_up_for.is_none() && matches!(&ran.result, Ok(outcome) if outcome.end == CompactEnd::Done)
+    ran.given_up_for.is_none() && matches!(&ran.result, Ok(outcome) if outcome.end == JobEnd::Done)
 }
 
 /// Ranges are bytewise: in another order their ends would be the wrong way round, or somewhere else.
-fn refuse_unless_bytewise(watched: &Watched, request: &CompactRequest) -> Result<(), ActuatorError> {
-    let orders = watched.orders.get(&request.database);
-    let order = orders.and_then(|orders| orders.get(&request.column_family).copied().flatten());
+fn refuse_unless_bytewise(watched: &Watched, task: &CompactTask) -> Result<(), ExecuteError> {
+    let orders = watched.orders.get(&task.database);
+    let order = orders.and_then(|orders| orders.get(&task.column_family).copied().flatten());
     if order == Some(Order::Bytewise) {
         return Ok(());
     }
     let reason = format!(
         "column family {} is not known to be in bytewise order, and only such are compacted by range",
-        request.column_family
+        task.column_family
     );
-    Err(ActuatorError::Request { reason })
+    Err(ExecuteError::Request { reason })
 }
 
-/// The policy's command for this target.
-fn exec_actuator(watched: &Watched, show_keys: bool) -> Result<ExecActuator, ActuatorError> {
-    let Some(exec) = &watched.entry.exec else {
-        return Ok(ExecActuator::new(None, COMPACTION_TIME_LIMIT, show_keys));
-    };
-    let template = CommandTemplate::new(&exec.compact)?;
-    Ok(ExecActuator::new(Some(template), exec.timeout.duration(), show_keys))
-}
-
-/// The policy's server for this target.
-fn sql_actuator(watched: &Watched) -> Result<SqlActuator, ActuatorError> {
-    let missing =
-        || ActuatorError::Request { reason: "the policy does not say where the server is".to_owned() };
-    watched.entry.sql.as_ref().map(SqlActuator::new).ok_or_else(missing)
-}
-
-fn request(watched: &Watched, compact: &CompactRange) -> CompactRequest {
+fn task(watched: &Watched, compact: &CompactRange) -> CompactTask {
     let database = PathBuf::from(&compact.database);
-    CompactRequest {
+    CompactTask {
         process: watched.target.process,
         target: watched.target.name.clone(),
         handles: watched.identities.handles(&database, &compact.column_family),
+        others: watched.identities.all_pointers(&database),
         database,
         column_family: compact.column_family.clone(),
         range: compact.range.clone(),

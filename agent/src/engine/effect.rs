@@ -2,7 +2,7 @@
 
 use super::evidence::SstRead;
 use super::slice::Ran;
-use crate::actuator::{CompactEnd, CompactOutcome};
+use crate::actuator::{JobEnd, JobOutcome};
 use sexton_tuner::evidence::{MemtableDeletions, SstFile};
 use sexton_tuner::plan::CompactRange;
 use sexton_tuner::rank::RangeAssessment;
@@ -92,7 +92,7 @@ pub fn in_words(ran: &Ran, effect: &Effect) -> (String, String) {
     if let (Some(before), Some(after)) = (effect.memtable_deletions_before, effect.memtable_deletions_after) {
         changed = format!("{changed}, in memtables {before} -> {after}");
     }
-    if let Ok(CompactOutcome { command: Some(command), .. }) = &ran.result {
+    if let Ok(JobOutcome { command: Some(command), .. }) = &ran.result {
         changed = format!("{changed}; {}", command.in_words());
     }
     if ran.pauses > 0 {
@@ -102,8 +102,8 @@ pub fn in_words(ran: &Ran, effect: &Effect) -> (String, String) {
         (Ok(_), Some(refusal)) => {
             ("stopped".into(), format!("{}: {}; {changed}", refusal.guard.name(), refusal.reason))
         }
-        (Ok(CompactOutcome { end: CompactEnd::Done, .. }), None) => ("done".into(), changed),
-        (Ok(CompactOutcome { end: CompactEnd::Cancelled { reason }, .. }), None) => {
+        (Ok(JobOutcome { end: JobEnd::Done, .. }), None) => ("done".into(), changed),
+        (Ok(JobOutcome { end: JobEnd::Cancelled { reason }, .. }), None) => {
             ("cancelled".into(), format!("{reason}; {changed}"))
         }
         (Err(error), _) => ("failed".into(), format!("{error}; {}", error.remedy())),
@@ -119,21 +119,12 @@ mod tests {
     use sexton_tuner::key::Key;
     use sexton_tuner::range::KeyRange;
     use sexton_tuner::verify::Aftermath;
-    use std::time::Duration;
 
     /// A command that did its work is remembered by its exit code and what it printed, as one that failed is.
     #[test]
     fn what_a_command_said_is_kept() {
         let command = CommandEnd { exit_code: Some(0), output: "compacted\n3 files\n".to_owned() };
-        let outcome = CompactOutcome {
-            end: CompactEnd::Done,
-            duration: Duration::from_secs(1),
-            bytes_replaced: 0,
-            bytes_flushed: 0,
-            deletions_before: 0,
-            deletions_after: 0,
-            command: Some(command),
-        };
+        let outcome = JobOutcome { command: Some(command), ..JobOutcome::default() };
         let ran = Ran { result: Ok(outcome), pauses: 0, given_up_for: None, bytes_transient: 0 };
         let effect = Effect {
             bytes_rewritten: 7,
@@ -155,16 +146,7 @@ mod tests {
 
     /// What ran through, and wrote so much that is in no list of files.
     fn ran(bytes_transient: u64) -> Ran {
-        let outcome = CompactOutcome {
-            end: CompactEnd::Done,
-            duration: Duration::from_secs(1),
-            bytes_replaced: 0,
-            bytes_flushed: 0,
-            deletions_before: 0,
-            deletions_after: 0,
-            command: None,
-        };
-        Ran { result: Ok(outcome), pauses: 0, given_up_for: None, bytes_transient }
+        Ran { result: Ok(JobOutcome::default()), pauses: 0, given_up_for: None, bytes_transient }
     }
 
     fn file(number: u64, smallest: u8, largest: u8, deletions: u64) -> SstFile {

@@ -3,7 +3,7 @@
 use super::guards::properties;
 use super::lineage::read_links;
 use super::watched::Watched;
-use crate::actuator::{ActuatorError, HookClient, HookOptions};
+use crate::actuator::{ExecuteError, HookClient, HookOptions};
 use sexton_inspect::facts::{DatabaseDirectory, Gap};
 use sexton_probe::{FileFetches, Operation, WindowResult};
 use sexton_sst::SstError;
@@ -214,7 +214,7 @@ fn connect(
     watched: &Watched,
     may_attach: bool,
     hook_library: Option<&Path>,
-) -> Result<HookClient, ActuatorError> {
+) -> Result<HookClient, ExecuteError> {
     let options = HookOptions { library: hook_library.map(Path::to_owned), may_attach };
     HookClient::connect(&watched.target, &options)
 }
@@ -277,7 +277,7 @@ fn files_by_hook(watched: &mut Watched, database: &DatabaseDirectory) -> Option<
     // The hook does not say how keys are ordered: that is read from the directory, once.
     watched.orders.get(&database.path)?;
     let pointers = watched.identities.any_pointers(&database.path)?;
-    let files = watched.hook.as_ref()?.try_borrow_mut().ok()?.sst_files(&pointers);
+    let files = watched.hook.as_ref()?.try_lock().ok()?.sst_files(&pointers);
     match files {
         Ok(files) => Some(files),
         Err(error) => {

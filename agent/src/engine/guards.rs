@@ -4,7 +4,7 @@
 use super::Engine;
 use super::publish::shown_range;
 use super::watched::Watched;
-use crate::actuator::{Properties, PropertyReport};
+use crate::actuator::{Progress, Properties};
 use crate::audit::What;
 use crate::snapshot::GuardView;
 use sexton_hook_protocol::{ColumnFamilyLoad, ColumnFamilyPointers};
@@ -169,18 +169,18 @@ impl Engine {
         readings
     }
 
-    /// What can be read while a slice runs and has the hook to itself.
+    /// What can be read while a slice runs; `heard` is what its executor has told.
     pub(super) fn readings_meanwhile(
         &self,
         watched: &Watched,
         compact: &CompactRange,
-        report: &PropertyReport,
+        heard: Progress,
         now: &Latencies,
     ) -> Readings {
         let database = Path::new(&compact.database);
         let mut readings = self.surroundings(watched, database);
-        let mut loads = report.take_loads();
-        if let Some(properties) = report.take() {
+        let mut loads = heard.loads;
+        if let Some(properties) = heard.properties {
             properties.fill(&mut readings);
             loads.push(properties.load(&compact.column_family));
         }
@@ -232,7 +232,7 @@ impl Engine {
 /// What waits to be compacted in the database's column families, as far as probes have seen these and a hook answers.
 fn loads(watched: &Watched, database: &Path) -> Vec<ColumnFamilyLoad> {
     let pointers = watched.identities.all_pointers(database);
-    let hook = watched.hook.as_ref().and_then(|hook| hook.try_borrow_mut().ok());
+    let hook = watched.hook.as_ref().and_then(|hook| hook.try_lock().ok());
     let Some(mut hook) = hook.filter(|_| !pointers.is_empty()) else { return Vec::new() };
     let loads = hook.loads(&pointers);
     let loads =
@@ -293,7 +293,7 @@ pub fn running_compactions(watched: &Watched, database: &Path) -> Option<u64> {
 }
 
 fn ask(watched: &Watched, pointers: &ColumnFamilyPointers) -> Option<Properties> {
-    let mut hook = watched.hook.as_ref()?.try_borrow_mut().ok()?;
+    let mut hook = watched.hook.as_ref()?.try_lock().ok()?;
     let properties = Properties::read(&mut hook, pointers);
     properties
         .inspect_err(|error| debug!(target = watched.target.name, %error, "the hook gave no properties"))

@@ -196,7 +196,7 @@ impl Engine {
         self.settle_earlier();
         self.bucket.spend(self.history.take_interrupted_bytes());
         self.lift_pins();
-        self.tend_throttles();
+        self.tend_throttles(control);
         self.make_plan();
         self.tell_plan();
         self.verify();

@@ -1,26 +1,21 @@
 //! Remedies other than compaction: flushing a column family, setting one of its options. Both need the hook.
 
-use super::control::POLL_INTERVAL;
 use super::guards::properties;
 use super::history::{Begun, Place, SET_OPTIONS};
 use super::options::{OptionRecord, Wish, is_same_value};
 use super::tend::{note_value, value_in_force};
 use super::{Control, Engine};
-use crate::actuator::{ActuatorError, HookClient};
+use crate::actuator::{ExecuteError, FlushTask, OptionTask, SettingTask, Task};
 use crate::snapshot::ActionView;
-use sexton_hook_protocol::{ColumnFamilyPointers, CompactionState, OptionChange, OptionsScope};
+use sexton_inspect::facts::ProcessId;
+use sexton_hook_protocol::ColumnFamilyPointers;
 use sexton_tuner::evidence::MemtableDeletions;
 use sexton_tuner::plan::{Flush, SetOptions};
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
-use std::cell::RefCell;
 use std::path::Path;
-use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tracing::{debug, info, warn};
-
-/// How long a flush is waited for: a memtable is written in a second or two, and nothing can stop it.
-const FLUSH_TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// What is acted on.
 struct Subject<'a> {
@@ -67,11 +62,14 @@ impl Engine {
         control.begin_action();
         control.publish(self.snapshot());
         let started = Instant::now();
-        let result = self.run_flush(&subject, control);
+        let task = self
+            .located(&subject)
+            .map(|(process, column_family)| Task::Flush(FlushTask { process, column_family }));
+        let result = task.and_then(|task| self.carry_out(&flush.target, &task, control));
         if result.is_ok() {
             self.charge(flush.cost_bytes);
         }
-        let outcome = result.map(|()| "flushed".to_owned());
+        let outcome = result.map(|_| "flushed".to_owned());
         self.end_remedy(id, &subject, started, outcome, worst);
         control.publish(self.snapshot());
     }
@@ -97,28 +95,26 @@ impl Engine {
         let Some(id) = self.begin_remedy(&subject, &worst, Some(record.clone())) else { return };
         control.begin_action();
         let started = Instant::now();
-        let result = self.connection(&subject).and_then(|(hook, pointers)| {
-            let change = OptionChange {
-                name: set.name.clone(),
-                value: set.value.clone(),
-                restore: Some(set.restore.clone()),
-            };
-            borrowed(&hook)?.set_options(&pointers, OptionsScope::ColumnFamily, &[change])
+        let task = self.located(&subject).map(|(process, column_family)| {
+            let (name, value) = (set.name.clone(), set.value.clone());
+            let restore = Some(set.restore.clone());
+            Task::Set(SettingTask::Option(OptionTask { process, column_family, name, value, restore }))
         });
+        let result = task.and_then(|task| self.carry_out(&set.target, &task, control));
         match &result {
-            Ok(()) => {
+            Ok(_) => {
                 if let Some(watched) = self.watched_mut(&set.target) {
                     note_value(watched, &record, &set.value);
                 }
                 self.history.tell_option_set(id);
             }
-            Err(ActuatorError::Connection { .. }) => {
+            Err(ExecuteError::Connection { .. }) => {
                 let reason = "whether it was set is not known";
                 self.history.unwant_options(reason, |record| record.action_id == id);
             }
             Err(_) => self.history.forget_option(id),
         }
-        let outcome = result.map(|()| format!("{} was {} before", set.name, set.restore));
+        let outcome = result.map(|_| format!("{} was {} before", set.name, set.restore));
         self.end_remedy(id, &subject, started, outcome, worst);
         control.publish(self.snapshot());
     }
@@ -154,50 +150,14 @@ impl Engine {
         (!self.history.options().has(&record)).then_some(record)
     }
 
-    fn run_flush(&mut self, subject: &Subject<'_>, control: &mut Control) -> Result<(), ActuatorError> {
-        let (hook, pointers) = self.connection(subject)?;
-        let mut hook = borrowed(&hook)?;
-        let id = hook.flush(&pointers)?;
-        let deadline = Instant::now() + FLUSH_TIME_LIMIT;
-        loop {
-            match hook.compaction_status(id)? {
-                CompactionState::Finished(finished) if finished.ok => return Ok(()),
-                CompactionState::Finished(finished) => {
-                    let reason = finished.error.unwrap_or_else(|| "the flush failed".to_owned());
-                    return Err(ActuatorError::Request { reason });
-                }
-                CompactionState::Running { .. } if Instant::now() >= deadline => {
-                    let reason = format!("the flush takes longer than {FLUSH_TIME_LIMIT:?} and goes on");
-                    return Err(ActuatorError::Request { reason });
-                }
-                CompactionState::Running { .. } => {}
-            }
-            control.take_commands();
-            if control.stopped() {
-                return Err(ActuatorError::Request {
-                    reason: "the agent ends, and the flush goes on".to_owned(),
-                });
-            }
-            self.follower.wait(POLL_INTERVAL);
-            self.follow(control);
-        }
-    }
-
-    /// The connection to the hook, and where the column family is.
-    fn connection(
-        &self,
-        subject: &Subject<'_>,
-    ) -> Result<(Rc<RefCell<HookClient>>, ColumnFamilyPointers), ActuatorError> {
-        let watched = self.roster.watched.iter().find(|watched| watched.target.name == subject.target);
-        let watched = watched
-            .ok_or_else(|| ActuatorError::Request { reason: format!("{} has gone", subject.target) })?;
-        let pid = watched.target.process.pid;
-        let hook = watched.hook.clone().ok_or(ActuatorError::NoHook { pid })?;
+    /// Where the column family is.
+    fn located(&self, subject: &Subject<'_>) -> Result<(ProcessId, ColumnFamilyPointers), ExecuteError> {
+        let watched = self.watched(subject.target)?;
         let handles = watched.identities.handles(Path::new(subject.database), subject.column_family);
-        let handles = handles.ok_or_else(|| ActuatorError::Request {
+        let handles = handles.ok_or_else(|| ExecuteError::Request {
             reason: format!("no probe has seen the column family {} being opened yet", subject.column_family),
         })?;
-        Ok((hook, handles.of(subject.column_family)))
+        Ok((watched.target.process, handles.of(subject.column_family)))
     }
 
     /// Deletions in the column family's memtables, by RocksDB's own count.
@@ -259,13 +219,13 @@ impl Engine {
         id: u64,
         subject: &Subject<'_>,
         started: Instant,
-        result: Result<String, ActuatorError>,
+        result: Result<String, ExecuteError>,
         worst: Worst,
     ) {
-        let handles = self.connection(subject).map(|(_, pointers)| pointers);
+        let handles = self.located(subject).map(|(_, pointers)| pointers);
         if let Some(watched) = self.watched_mut(subject.target) {
             watched.note_action(result.is_ok());
-            if let (Err(ActuatorError::Hook { .. }), Ok(pointers)) = (&result, handles) {
+            if let (Err(ExecuteError::Hook { .. }), Ok(pointers)) = (&result, handles) {
                 watched.identities.forget(pointers.database);
             }
         }
@@ -294,9 +254,4 @@ impl Engine {
             self.history.owe(id, RangeAssessment { relief_seconds_per_second: promised, ..worst.before });
         }
     }
-}
-
-fn borrowed(hook: &Rc<RefCell<HookClient>>) -> Result<std::cell::RefMut<'_, HookClient>, ActuatorError> {
-    let busy = |_| ActuatorError::Request { reason: "the hook is busy with another action".to_owned() };
-    hook.try_borrow_mut().map_err(busy)
 }

@@ -1,10 +1,10 @@
-//! One slice under guard: it runs on a thread of its own, and while it runs somebody watches. It is paused, goes on in
-//! halves, or is given up, as the guards say.
+//! One slice under guard: between two polls of it somebody watches. It is paused, goes on in halves, or is given up, as the
+//! guards say.
 
 use super::control::{Control, POLL_INTERVAL};
 use super::evidence::read_files;
 use super::{Engine, WINDOW_POLL_INTERVAL, account, settle};
-use crate::actuator::{Actuator, ActuatorError, CompactEnd, CompactOutcome, CompactRequest, PropertyReport};
+use crate::actuator::{ExecuteError, Executor, JobEnd, JobOutcome, JobStatus, Progress, Task};
 use sexton_tuner::governor::Allowance;
 use sexton_tuner::guard::{self, Course, GuardRefusal};
 use sexton_tuner::latency::Latencies;
@@ -22,9 +22,6 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// How often a window is asked for again where the probe budget had none to give.
 const WINDOW_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A hook that is asked to begin says what number it has given to that within this time.
-const JOB_WAIT_MAX: Duration = Duration::from_secs(1);
-
 /// Shortest pause of a slice: readers that have waited catch up, and what was cancelled is over.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
@@ -34,7 +31,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// What became of a slice.
 pub struct Ran {
     /// As of its last part; the duration is that of all.
-    pub result: Result<CompactOutcome, ActuatorError>,
+    pub result: Result<JobOutcome, ExecuteError>,
     /// How often it was stopped by a guard, and went on.
     pub pauses: u32,
     /// The guard that it was given up for.
@@ -47,7 +44,8 @@ pub struct Ran {
 /// What is watched while a part of a slice runs.
 struct Watch<'a> {
     compact: &'a CompactRange,
-    report: &'a PropertyReport,
+    /// What the executor has told since the guards looked last.
+    heard: Progress,
     interruptions: u32,
     /// What operations waited for since the part began, of windows that have closed.
     latencies: Latencies,
@@ -55,12 +53,22 @@ struct Watch<'a> {
     window_wanted: Instant,
 }
 
+impl Watch<'_> {
+    fn hear(&mut self, news: Progress) {
+        self.heard.properties = news.properties.or(self.heard.properties);
+        if !news.loads.is_empty() {
+            self.heard.loads = news.loads;
+        }
+    }
+}
+
 impl Engine {
     /// Runs a slice to its end, through pauses and in halves where guards want it. `run` compacts one part of it.
     pub(super) fn run_slice(&mut self, compact: &CompactRange, id: u64, control: &mut Control) -> Ran {
         let pid = self.watched_mut(&compact.target).map(|watched| watched.target.process.pid);
         let mut parts = VecDeque::from([compact.range.clone()]);
-        let mut ran = Ran { result: Ok(nothing_done()), pauses: 0, given_up_for: None, bytes_transient: 0 };
+        let mut ran =
+            Ran { result: Ok(JobOutcome::default()), pauses: 0, given_up_for: None, bytes_transient: 0 };
         while let Some(part) = parts.pop_front() {
             let before = ran.result.as_ref().map(|outcome| outcome.duration).unwrap_or_default();
             let written_before = written_bytes(pid);
@@ -71,7 +79,7 @@ impl Engine {
                 ran.bytes_transient = ran.bytes_transient.saturating_add(unseen);
             }
             ran.result = result.map(|outcome| added(outcome, before));
-            let Ok(CompactOutcome { end: CompactEnd::Cancelled { .. }, .. }) = &ran.result else {
+            let Ok(JobOutcome { end: JobEnd::Cancelled { .. }, .. }) = &ran.result else {
                 if ran.result.is_err() {
                     return ran;
                 }
@@ -101,7 +109,7 @@ impl Engine {
         }
         // All parts have ended; that the last one before a pause was cancelled is past.
         if let Ok(outcome) = &mut ran.result {
-            outcome.end = CompactEnd::Done;
+            outcome.end = JobEnd::Done;
         }
         ran
     }
@@ -144,56 +152,48 @@ impl Engine {
         }
     }
 
-    /// Drives an actuator on a thread of its own, so that commands are heard, processes are followed and the guards
-    /// look on while it runs. They stop it through the flag by which it is cancelled.
+    /// Drives a part of a slice to its end. Meanwhile commands are heard, processes are followed and the guards look on;
+    /// gives what they said as well.
     pub(super) fn drive(
         &mut self,
-        actuator: &mut (dyn Actuator + Send),
-        request: &CompactRequest,
-        watch: (&CompactRange, &PropertyReport, u32),
+        executor: &mut dyn Executor,
+        task: &Task,
+        watch: (&CompactRange, bool, u32),
         control: &mut Control,
-    ) -> (Result<CompactOutcome, ActuatorError>, Course) {
-        let cancelled = control.cancelled();
-        // Guards have had their say before it began; what cannot be stopped could only be begun a second time.
-        let can_stop = actuator.can_stop();
-        let (compact, report, interruptions) = watch;
+    ) -> (Result<JobOutcome, ExecuteError>, Course) {
+        let (compact, is_whole, interruptions) = watch;
+        let (heard, latencies) = (Progress::default(), Latencies::default());
         let now = Instant::now();
-        let mut watch = Watch {
-            compact,
-            report,
-            interruptions,
-            latencies: Latencies::default(),
-            looked: now,
-            window_wanted: now,
-        };
+        let mut watch = Watch { compact, heard, interruptions, latencies, looked: now, window_wanted: now };
         let mut course = Course::Go;
-        let is_whole = request.range == compact.range;
         if !is_whole {
             self.history.note_job(None);
         }
-        let result = std::thread::scope(|scope| {
-            let running = scope.spawn(|| actuator.compact_range(request, &cancelled));
-            while !running.is_finished() {
-                control.take_commands();
-                if let Some(job) = report.take_job().filter(|_| is_whole) {
-                    self.history.note_job(Some(job));
-                }
-                // The hook's number of it is written down as soon as there is one.
-                let is_new = now.elapsed() < JOB_WAIT_MAX;
-                let patience = self.patience_in_slice(compact);
-                self.follower.wait(if is_new { patience.min(WINDOW_POLL_INTERVAL) } else { patience });
-                self.follow(control);
-                if course == Course::Go && can_stop {
-                    course = self.look_after(&mut watch);
-                    if course != Course::Go {
-                        cancelled.store(true, std::sync::atomic::Ordering::Relaxed);
-                    }
-                }
+        let job = match executor.start(task) {
+            Ok(job) => job,
+            Err(error) => return (Err(error), course),
+        };
+        let result = loop {
+            let progress = match executor.poll(job) {
+                JobStatus::Ended(result) => break result,
+                JobStatus::Running(progress) => progress,
+            };
+            if progress.hook_job.is_some() && is_whole {
+                self.history.note_job(progress.hook_job);
             }
-            running.join().unwrap_or_else(|_| {
-                Err(ActuatorError::Request { reason: "the actuator failed in a way it must not".into() })
-            })
-        });
+            let patience = self.patience_in_slice(compact).min(progress.poll_again_in);
+            watch.hear(progress);
+            self.follower.wait(patience);
+            self.follow(control);
+            control.take_commands();
+            // Guards have had their say before it began; what cannot be stopped could only be begun a second time.
+            if course == Course::Go && executor.can_stop() {
+                course = self.look_after(&mut watch);
+            }
+            if course != Course::Go || control.is_cancelled() {
+                executor.cancel(job);
+            }
+        };
         self.close_slice_window(&mut watch);
         if let Course::Pause(refusal) | Course::Halve(refusal) | Course::Stop(refusal) = &course {
             self.note_objection(&compact.target, refusal);
@@ -220,7 +220,8 @@ impl Engine {
         if let Some(Ok(open)) = watched.window.as_ref().map(|window| self.windows.latencies(window)) {
             latencies.merge(&open);
         }
-        let readings = self.readings_meanwhile(watched, watch.compact, watch.report, &latencies);
+        let heard = std::mem::take(&mut watch.heard);
+        let readings = self.readings_meanwhile(watched, watch.compact, heard, &latencies);
         guard::during(&self.options.policy.guards, &readings, watch.interruptions)
     }
 
@@ -282,19 +283,6 @@ impl Engine {
     }
 }
 
-/// Of a slice none of whose parts has run.
-fn nothing_done() -> CompactOutcome {
-    CompactOutcome {
-        end: CompactEnd::Done,
-        duration: Duration::ZERO,
-        bytes_replaced: 0,
-        bytes_flushed: 0,
-        deletions_before: 0,
-        deletions_after: 0,
-        command: None,
-    }
-}
-
 /// Bytes that a process has written so far, by whatever call; `None` where that cannot be read.
 fn written_bytes(pid: Option<u32>) -> Option<u64> {
     let process = procfs::process::Process::new(i32::try_from(pid?).ok()?).ok()?;
@@ -308,11 +296,11 @@ fn written_since(pid: Option<u32>, before: Option<u64>) -> Option<u64> {
 /// What a part wrote that is in no list of files. RocksDB throws away what a job has written when it is stopped, and
 /// says nothing of it: that is at most what the process has written meanwhile, and at most the price; that, where
 /// nothing is known.
-fn bytes_transient(outcome: &CompactOutcome, written: Option<u64>, cost_bytes: u64) -> u64 {
+fn bytes_transient(outcome: &JobOutcome, written: Option<u64>, cost_bytes: u64) -> u64 {
     let flushed = outcome.bytes_flushed;
     match outcome.end {
-        CompactEnd::Done => flushed,
-        CompactEnd::Cancelled { .. } => {
+        JobEnd::Done => flushed,
+        JobEnd::Cancelled { .. } => {
             let seen = outcome.bytes_replaced.saturating_add(flushed);
             let discarded = written.unwrap_or(u64::MAX).min(cost_bytes).saturating_sub(seen);
             flushed.saturating_add(discarded)
@@ -321,8 +309,8 @@ fn bytes_transient(outcome: &CompactOutcome, written: Option<u64>, cost_bytes: u
 }
 
 /// A part's outcome with the time that the parts before it took.
-fn added(outcome: CompactOutcome, before: Duration) -> CompactOutcome {
-    CompactOutcome { duration: outcome.duration.saturating_add(before), ..outcome }
+fn added(outcome: JobOutcome, before: Duration) -> JobOutcome {
+    JobOutcome { duration: outcome.duration.saturating_add(before), ..outcome }
 }
 
 #[cfg(test)]
@@ -332,12 +320,12 @@ mod tests {
 
     const PRICE: u64 = 1_000_000;
 
-    fn ended(end: CompactEnd, bytes_replaced: u64, bytes_flushed: u64) -> CompactOutcome {
-        CompactOutcome { end, bytes_replaced, bytes_flushed, ..nothing_done() }
+    fn ended(end: JobEnd, bytes_replaced: u64, bytes_flushed: u64) -> JobOutcome {
+        JobOutcome { end, bytes_replaced, bytes_flushed, ..JobOutcome::default() }
     }
 
-    fn cancelled(bytes_replaced: u64, bytes_flushed: u64) -> CompactOutcome {
-        ended(CompactEnd::Cancelled { reason: "a guard".to_owned() }, bytes_replaced, bytes_flushed)
+    fn cancelled(bytes_replaced: u64, bytes_flushed: u64) -> JobOutcome {
+        ended(JobEnd::Cancelled { reason: "a guard".to_owned() }, bytes_replaced, bytes_flushed)
     }
 
     #[test]
@@ -354,8 +342,8 @@ mod tests {
 
     #[test]
     fn what_a_part_flushes_first_counts() {
-        assert_eq!(bytes_transient(&ended(CompactEnd::Done, 500_000, 70_000), Some(1 << 40), PRICE), 70_000);
-        assert_eq!(bytes_transient(&ended(CompactEnd::Done, 500_000, 0), None, PRICE), 0);
+        assert_eq!(bytes_transient(&ended(JobEnd::Done, 500_000, 70_000), Some(1 << 40), PRICE), 70_000);
+        assert_eq!(bytes_transient(&ended(JobEnd::Done, 500_000, 0), None, PRICE), 0);
     }
 
     #[test]

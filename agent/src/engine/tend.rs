@@ -10,13 +10,10 @@ use super::evidence::connect_hook;
 use super::history::DatabaseIdentity;
 use super::options::{OptionRecord, Wish, is_same_value};
 use super::watched::Watched;
-use crate::actuator::{ActuatorError, HookClient};
-
+use crate::actuator::{ExecuteError, HookClient, SharedHook};
 use sexton_hook_protocol::{ChangedOption, ColumnFamilyPointers, OptionChange, OptionsScope};
 use sexton_tuner::policy::{ActuatorKind, Mode, Policy, RemedyKind};
-use std::cell::RefCell;
 use std::path::Path;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
@@ -167,11 +164,11 @@ fn put_back(watched: &mut Watched, record: &OptionRecord) -> Result<String, Stri
     // Where it is another value by now, the hook is to leave it alone as well.
     let pointers = pointers.ok_or_else(|| "no hook knows its column family".to_owned())?;
     let hook = watched.hook.as_ref().ok_or_else(|| "no hook answers".to_owned())?;
-    let mut hook = hook.try_borrow_mut().map_err(|_| "the hook is busy with an action".to_owned())?;
+    let mut hook = hook.try_lock().map_err(|_| "the hook is busy with an action".to_owned())?;
     let change = OptionChange { name: record.name.clone(), value: value.clone(), restore: None };
     let set = hook.set_options(&pointers, OptionsScope::ColumnFamily, &[change]);
     drop(hook);
-    if let Err(ActuatorError::Hook { .. }) = set {
+    if let Err(ExecuteError::Hook { .. }) = set {
         watched.identities.forget(pointers.database);
     }
     set.map(|()| value).map_err(|error| error.to_string())
@@ -202,10 +199,10 @@ fn changed_options(watched: &Watched) -> Option<Vec<ChangedOption>> {
 }
 
 fn ask<T>(
-    hook: &Rc<RefCell<HookClient>>,
-    question: impl FnOnce(&mut HookClient) -> Result<T, ActuatorError>,
-) -> Option<Result<T, ActuatorError>> {
-    Some(question(&mut *hook.try_borrow_mut().ok()?))
+    hook: &SharedHook,
+    question: impl FnOnce(&mut HookClient) -> Result<T, ExecuteError>,
+) -> Option<Result<T, ExecuteError>> {
+    Some(question(&mut *hook.try_lock().ok()?))
 }
 
 /// Where the record's column family is: from a probe, else from the hook itself.

@@ -3,9 +3,9 @@
 //! What is to be done about one is decided in [`sexton_tuner::throttle`]. A throttle that fails is one action for as long
 //! as it does: its first try begins it, and what ends it is that the value is in force, or not wanted any more.
 
-use super::Engine;
 use super::history::{Begun, ThrottleKey};
-use crate::actuator::{Actuator, ActuatorError, ExecActuator, ThrottleRequest};
+use super::{Control, Engine};
+use crate::actuator::{SettingTask, Task, ThrottleTask};
 use crate::snapshot::ActionView;
 use sexton_tuner::plan::SetThrottle;
 use sexton_tuner::policy::Mode;
@@ -17,7 +17,7 @@ use tracing::debug;
 impl Engine {
     /// Reads the values in force where that is due, and ends failures that nobody minds any more: before each plan, which
     /// then knows what has to be set.
-    pub(super) fn tend_throttles(&mut self) {
+    pub(super) fn tend_throttles(&mut self, control: &mut Control) {
         if !self.history.may_act() {
             return;
         }
@@ -30,7 +30,7 @@ impl Engine {
             }
             let step = setting.step(self.throttles.get(&name), jiff::Timestamp::now());
             if step == ThrottleStep::Read && self.may_act(&key.target) {
-                self.read_throttle(&key, &setting);
+                self.read_throttle(&key, &setting, control);
             }
         }
         self.give_up_all_but(&minded);
@@ -61,9 +61,10 @@ impl Engine {
     }
 
     /// Asks what is in force. Where that is what is wanted, nothing is left to do.
-    fn read_throttle(&mut self, key: &ThrottleKey, setting: &ThrottleSetting) {
+    fn read_throttle(&mut self, key: &ThrottleKey, setting: &ThrottleSetting, control: &mut Control) {
         let started = Instant::now();
-        match get(key, setting) {
+        let result = self.carry_out(&key.target, &Task::Read(task(key, setting)), control);
+        match result.map(|outcome| outcome.value) {
             Ok(Some(value)) => {
                 debug!(target = key.target, throttle = key.name, value, "the value in force");
                 let is_wanted = value == setting.value;
@@ -89,15 +90,16 @@ impl Engine {
     }
 
     /// Sets a throttle, and makes sure that it is in force.
-    pub(super) fn set_throttle(&mut self, throttle: &SetThrottle) {
+    pub(super) fn set_throttle(&mut self, throttle: &SetThrottle, control: &mut Control) {
         let Some(watched) = self.watched_mut(&throttle.target) else { return };
         let process = watched.target.process;
         let key = ThrottleKey { process, target: throttle.target.clone(), name: throttle.name.clone() };
         let setting = throttle.setting();
         let Some(id) = self.action_of(&key, &setting) else { return };
         let started = Instant::now();
-        match set_and_get(&key, &setting) {
-            Ok(words) => {
+        match self.carry_out(&key.target, &Task::Set(task(&key, &setting)), control) {
+            Ok(outcome) => {
+                let words = outcome.command.map(|command| command.in_words()).unwrap_or_default();
                 let mut known =
                     ThrottleState { value: Some(setting.value.clone()), ..ThrottleState::default() };
                 if setting.get.is_some() {
@@ -107,7 +109,7 @@ impl Engine {
                 self.history.end_throttle(&key, &known, id, ("done", words), seconds);
                 self.note_throttle(&key, known);
             }
-            Err(reason) => self.note_throttle_failure(&key, &setting, id, reason),
+            Err(error) => self.note_throttle_failure(&key, &setting, id, error.to_string()),
         }
     }
 
@@ -159,33 +161,12 @@ impl Engine {
     }
 }
 
-/// Runs the policy's command, then looks whether it has done what it should; gives what it printed, or why not.
-fn set_and_get(key: &ThrottleKey, setting: &ThrottleSetting) -> Result<String, String> {
-    let request = request(key, setting, &setting.command);
-    let mut exec = ExecActuator::new(None, request.time_limit, false);
-    let words = exec.set_throttle(&request).map_err(|error| error.to_string())?.command.in_words();
-    match get(key, setting) {
-        Ok(Some(value)) if value != setting.value => {
-            Err(format!("the value in force is {value} all the same; {words}"))
-        }
-        Ok(_) => Ok(words),
-        Err(error) => Err(format!("whether it is in force cannot be read: {error}; {words}")),
-    }
-}
-
-/// The value in force; `None` where the policy does not say how to read it.
-fn get(key: &ThrottleKey, setting: &ThrottleSetting) -> Result<Option<String>, ActuatorError> {
-    let Some(get) = &setting.get else { return Ok(None) };
-    let request = request(key, setting, get);
-    ExecActuator::new(None, request.time_limit, false).get_throttle(&request).map(Some)
-}
-
-fn request(key: &ThrottleKey, setting: &ThrottleSetting, command: &[String]) -> ThrottleRequest {
-    ThrottleRequest {
+fn task(key: &ThrottleKey, setting: &ThrottleSetting) -> SettingTask {
+    SettingTask::Throttle(ThrottleTask {
         process: key.process,
-        name: key.name.clone(),
         value: setting.value.clone(),
-        command: command.to_vec(),
+        command: setting.command.clone(),
+        get: setting.get.clone(),
         time_limit: setting.timeout.duration(),
-    }
+    })
 }

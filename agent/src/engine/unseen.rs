@@ -4,7 +4,7 @@
 
 use super::Engine;
 use super::guards::running_compactions;
-use crate::actuator::ActuatorError;
+use crate::actuator::ExecuteError;
 use sexton_inspect::facts::ProcessId;
 use sexton_inspect::process::is_alive;
 use std::path::{Path, PathBuf};
@@ -60,12 +60,12 @@ impl Engine {
 }
 
 /// Whether a slice that failed so may run on: the hook could not be heard any more, or it would not be stopped.
-pub fn may_run_on(error: &ActuatorError) -> bool {
+pub fn may_run_on(error: &ExecuteError) -> bool {
     matches!(
         error,
-        ActuatorError::Connection { .. }
-            | ActuatorError::UnexpectedAnswer { .. }
-            | ActuatorError::StillRunning { .. }
+        ExecuteError::Connection { .. }
+            | ExecuteError::UnexpectedAnswer { .. }
+            | ExecuteError::StillRunning { .. }
     )
 }
 
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_slice_that_would_not_be_stopped_counts_as_one_that_may_run_on() {
-        let error = ActuatorError::StillRunning {
+        let error = ExecuteError::StillRunning {
             pid: 1,
             job: 7,
             reason: "it was asked for".into(),
@@ -84,7 +84,7 @@ mod tests {
         };
         assert!(may_run_on(&error));
         assert!(error.to_string().contains("was to stop because it was asked for"), "{error}");
-        assert!(!may_run_on(&ActuatorError::ProcessGone { pid: 1 }));
+        assert!(!may_run_on(&ExecuteError::ProcessGone { pid: 1 }));
     }
 
     #[test]

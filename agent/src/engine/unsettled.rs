@@ -3,7 +3,7 @@
 
 use super::Engine;
 use super::history::History;
-use crate::actuator::ActuatorError;
+use crate::actuator::ExecuteError;
 use sexton_hook_protocol::{CompactionState, ErrorKind, Finished};
 use sexton_inspect::facts::ProcessId;
 use sexton_inspect::process::is_alive;
@@ -55,11 +55,11 @@ impl Engine {
         let patience = if unsettled.since.elapsed() < HOOK_WAIT_MAX { Fate::Open } else { Fate::Unknown };
         let mut targets = self.roster.watched.iter().filter(|it| it.target.process == unsettled.process);
         let Some(hook) = targets.find_map(|watched| watched.hook.as_ref()) else { return patience };
-        let Ok(mut hook) = hook.try_borrow_mut() else { return patience };
+        let Ok(mut hook) = hook.try_lock() else { return patience };
         match hook.compaction_status(unsettled.job) {
             Ok(CompactionState::Running { .. }) => Fate::Open,
             Ok(CompactionState::Finished(finished)) => Fate::Ended(finished),
-            Err(ActuatorError::Hook { kind: ErrorKind::NotFound, .. }) => Fate::Unknown,
+            Err(ExecuteError::Hook { kind: ErrorKind::NotFound, .. }) => Fate::Unknown,
             Err(_) => patience,
         }
     }

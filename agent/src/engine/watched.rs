@@ -7,7 +7,7 @@ use super::lineage::Checkpoints;
 use super::perf_level::PerfLevel;
 use super::price_check::PriceCheck;
 use super::spending::Spending;
-use crate::actuator::{ActuatorError, HookClient};
+use crate::actuator::{ExecuteError, HookClient, SharedHook};
 use crate::snapshot::{CostView, FileView, GapView, HOT_FILES_MAX, TargetState, TargetView};
 use jiff::Timestamp;
 use sexton_inspect::facts::{Gap, Target};
@@ -24,10 +24,9 @@ use sexton_tuner::policy::{Mode, Policy, ProbePolicy, TargetPolicy};
 use sexton_tuner::price_correction::WindowWork;
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::relief::CostFit;
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tracing::debug;
 
@@ -73,7 +72,7 @@ pub struct Watched {
     /// Which of its databases were found to be checkpoints.
     pub checkpoints: Checkpoints,
     /// The connection to the hook inside, once there is one. Shared with the action that runs over it.
-    pub hook: Option<Rc<RefCell<HookClient>>>,
+    pub hook: Option<SharedHook>,
     /// What the guards have said.
     pub guards: GuardLedger,
     /// What operations waited for in the windows so far, the last ones counting most: what a slice's latencies are
@@ -200,14 +199,14 @@ impl Watched {
 
     /// A hook answers.
     pub fn note_connected(&mut self, hook: HookClient) {
-        self.hook = Some(Rc::new(RefCell::new(hook)));
+        self.hook = Some(Arc::new(Mutex::new(hook)));
         self.hook_gap = None;
         self.connects.succeed();
     }
 
     /// No hook answers, and why. What has taken some doing, in the target or here, is not tried again at once. It is a gap
     /// where one `is_wanted`.
-    pub fn note_not_connected(&mut self, error: &ActuatorError, is_wanted: bool) {
+    pub fn note_not_connected(&mut self, error: &ExecuteError, is_wanted: bool) {
         let mut reason = error.to_string();
         if error.is_worth_a_pause() {
             let now = Timestamp::now();

@@ -65,15 +65,6 @@ pub enum Request {
     /// The options that would be put back if the agent were gone; answered by [`Response::ChangedOptions`]. An
     /// agent that wants to keep them asks now and then: one that is silent counts as gone.
     ChangedOptions {},
-    /// Forbid or allow manual compactions of a database, the application's own too; answered by
-    /// [`Response::Done`]. Forbidding ends those that run. What this connection has forbidden is allowed
-    /// again when it ends.
-    ManualCompaction {
-        /// Any column family of the database.
-        column_family: ColumnFamilyPointers,
-        /// Whether they may run from now on.
-        allowed: bool,
-    },
     /// Cancel what runs, take the guard out of the target, stop listening; answered by
     /// [`Response::Done`], then the connection closes. A hook of another version can be brought in then. Understood
     /// without a [`Request::Hello`], from any agent's version.

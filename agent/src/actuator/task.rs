@@ -1,25 +1,44 @@
-//! What an actuator is asked for, and what it reports.
+//! What an executor is asked to do, how that stands, and what came of it.
 
-use sexton_hook_protocol::ColumnFamilyPointers;
+#![allow(missing_docs, reason = "names say it")]
+
+use super::error::ExecuteError;
+use super::properties::Properties;
+use sexton_hook_protocol::{ColumnFamilyLoad, ColumnFamilyPointers};
 use sexton_inspect::facts::ProcessId;
 use sexton_tuner::cost::Bottommost;
 use sexton_tuner::range::KeyRange;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+/// Something to do in a target.
+#[derive(Clone, Debug)]
+pub enum Task {
+    /// Compact a range of a column family.
+    Compact(CompactTask),
+    /// Write a column family's memtables to SST files.
+    Flush(FlushTask),
+    /// Set a setting, and read it back where that can be done.
+    Set(SettingTask),
+    /// Read the value of a setting that is in force.
+    Read(SettingTask),
+}
 
 /// A range to compact.
 #[derive(Clone, Debug)]
-pub struct CompactRequest {
+pub struct CompactTask {
     /// The process.
     pub process: ProcessId,
     /// Its name for people, `java-4711`.
     pub target: String,
     /// The database's directory, as the target names it.
     pub database: PathBuf,
-    /// Column family.
     pub column_family: String,
     /// Where the probes saw database and column family in the target's memory; the hook needs it.
     pub handles: Option<HandlePointers>,
+    /// Other column families of the database: what waits to be compacted in them is reported while this task runs.
+    pub others: Vec<ColumnFamilyPointers>,
     /// Keys to compact; sorted bytewise.
     pub range: KeyRange,
     /// Bytes that it is expected to rewrite.
@@ -29,11 +48,91 @@ pub struct CompactRequest {
     pub bottommost: Bottommost,
 }
 
-impl CompactRequest {
+impl CompactTask {
     /// The pointers and what they have to be, for the hook.
     pub fn pointers(&self) -> Option<ColumnFamilyPointers> {
         self.handles.map(|handles| handles.of(&self.column_family))
     }
+}
+
+/// A column family to flush.
+#[derive(Clone, Debug)]
+pub struct FlushTask {
+    pub process: ProcessId,
+    pub column_family: ColumnFamilyPointers,
+}
+
+/// A setting and the value it is to have.
+#[derive(Clone, Debug)]
+pub enum SettingTask {
+    /// An option of a column family.
+    Option(OptionTask),
+    /// A value that commands of the policy set and read.
+    Throttle(ThrottleTask),
+}
+
+impl SettingTask {
+    /// Whether commands set it, and not the hook.
+    pub fn is_of_commands(&self) -> bool {
+        matches!(self, SettingTask::Throttle(_))
+    }
+}
+
+/// An option of a column family to set.
+#[derive(Clone, Debug)]
+pub struct OptionTask {
+    pub process: ProcessId,
+    pub column_family: ColumnFamilyPointers,
+    pub name: String,
+    pub value: String,
+    /// The value in force, which the hook puts back when this agent is gone; `None`: the new value is to stay.
+    pub restore: Option<String>,
+}
+
+/// A throttle to set or read.
+#[derive(Clone, Debug)]
+pub struct ThrottleTask {
+    pub process: ProcessId,
+    pub value: String,
+    /// Program and arguments that set it, with `{value}` and `{pid}` in them.
+    pub command: Vec<String>,
+    /// Program and arguments that print the value in force.
+    pub get: Option<Vec<String>>,
+    /// How long each of them may run.
+    pub time_limit: Duration,
+}
+
+/// Names something that an executor has begun; no other has the same in the agent's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(u64);
+
+impl JobId {
+    /// One that nobody has.
+    pub fn unused() -> JobId {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        JobId(LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1))
+    }
+}
+
+/// How a job stands.
+#[derive(Debug)]
+pub enum JobStatus {
+    Running(Progress),
+    /// It has ended, and is forgotten.
+    Ended(Result<JobOutcome, ExecuteError>),
+}
+
+/// What is new of a running job since it was polled last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The hook's number of it, once: the hook works on without an agent, and tells by this number how it ended.
+    pub hook_job: Option<u64>,
+    /// What the RocksDB says of itself meanwhile.
+    pub properties: Option<Properties>,
+    /// What waits to be compacted in the database's column families.
+    pub loads: Vec<ColumnFamilyLoad>,
+    /// When it is to be polled the next time.
+    pub poll_again_in: Duration,
 }
 
 /// Addresses inside the target that probes saw; nobody follows them without checks.
@@ -59,10 +158,11 @@ impl HandlePointers {
     }
 }
 
-/// How a compaction ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CompactEnd {
+/// How a job ended that did not fail.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum JobEnd {
     /// It ran through.
+    #[default]
     Done,
     /// It was stopped, and why.
     Cancelled {
@@ -71,12 +171,10 @@ pub enum CompactEnd {
     },
 }
 
-/// What came of a compaction. Counts are zero where the actuator cannot see the SST files.
-#[derive(Clone, Debug)]
-pub struct CompactOutcome {
-    /// How it ended.
-    pub end: CompactEnd,
-    /// How long it took.
+/// What came of a job. Counts are those of a compaction, and zero where the executor cannot see the SST files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobOutcome {
+    pub end: JobEnd,
     pub duration: Duration,
     /// Bytes of the SST files that went with it, see [`sexton_tuner::replaced`].
     pub bytes_replaced: u64,
@@ -88,6 +186,8 @@ pub struct CompactOutcome {
     pub deletions_after: u64,
     /// How the policy's command ended; `None` where there was none.
     pub command: Option<CommandEnd>,
+    /// The value of the setting that is in force, where it was read.
+    pub value: Option<String>,
 }
 
 /// How a command of the policy ended that did what it should.
@@ -125,30 +225,6 @@ pub fn one_line(output: &str) -> String {
         Some((cut, _)) => format!("{}...", line.get(..cut).unwrap_or_default()),
         None => line,
     }
-}
-
-/// A throttle to set.
-#[derive(Clone, Debug)]
-pub struct ThrottleRequest {
-    /// The process.
-    pub process: ProcessId,
-    /// Name of the throttle, for people.
-    pub name: String,
-    /// Value to set.
-    pub value: String,
-    /// Program and arguments with `{value}` in them.
-    pub command: Vec<String>,
-    /// How long the command may run.
-    pub time_limit: Duration,
-}
-
-/// What came of setting a throttle.
-#[derive(Clone, Debug)]
-pub struct ThrottleOutcome {
-    /// How long it took.
-    pub duration: Duration,
-    /// How its command ended.
-    pub command: CommandEnd,
 }
 
 #[cfg(test)]
