@@ -6,7 +6,7 @@
 //! RocksDB did then is in its LOG.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use sexton::actuator::{
+use sexton_execute::{
     CompactTask, ExecuteError, Executor, HandlePointers, HookClient, HookExecutor, HookOptions, JobStatus,
     Task,
 };

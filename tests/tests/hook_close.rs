@@ -7,7 +7,7 @@
 //! job that was started must have an outcome.
 
 use anyhow::{Context, Result, bail, ensure};
-use sexton::actuator::{ExecuteError, HookClient, HookOptions};
+use sexton_execute::{ExecuteError, HookClient, HookOptions};
 use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
     KeyBytes,

@@ -5,7 +5,7 @@
 //! flipped, stretched or made up. The program's own check of its keys at its end is the truth.
 
 use anyhow::{Context, Result, ensure};
-use sexton::actuator::{HookClient, HookOptions};
+use sexton_execute::{HookClient, HookOptions};
 use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, KeyBytes, OptionChange, OptionsScope,
     PROTOCOL_VERSION, Request, SetOptions, encode,

@@ -2,7 +2,7 @@
 //! of it, and in again.
 
 use anyhow::{Context, Result, bail, ensure};
-use sexton::actuator::{ExecuteError, HookClient, HookOptions};
+use sexton_execute::{ExecuteError, HookClient, HookOptions};
 use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
     KeyBytes, OptionChange, OptionsScope, PROTOCOL_VERSION, Request, Response, read, write,

@@ -1,7 +1,7 @@
 //! Which ways of acting on a target would work. Nothing is tried that would change it.
 
 use super::finding::Finding;
-use crate::actuator::{HOOK_LIBRARY_FILE_NAME, SqlExecutor, SqlTrouble, check_attachable, find_hook_library};
+use sexton_execute::{HOOK_LIBRARY_FILE_NAME, SqlExecutor, SqlTrouble, check_attachable, find_hook_library};
 use sexton_inspect::elf::ElfHeaders;
 use sexton_inspect::facts::Target;
 use sexton_inspect::source::{Allowance, Source};

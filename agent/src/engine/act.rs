@@ -12,11 +12,11 @@ use super::slice::Ran;
 use super::unseen::may_run_on;
 use super::watched::Watched;
 use super::{Control, Engine};
-use crate::actuator::{
-    CompactTask, ExecuteError, Executor, JobEnd, JobOutcome, JobStatus, Site, Task, executor_for,
-};
 use crate::audit::What;
 use crate::snapshot::ActionView;
+use sexton_execute::{
+    CompactTask, ExecuteError, Executor, JobEnd, JobOutcome, JobStatus, Site, Task, executor_for,
+};
 use sexton_inspect::process::is_alive;
 use sexton_sst::Order;
 use sexton_tuner::charge::charged_bytes;

@@ -2,7 +2,7 @@
 
 use super::evidence::SstRead;
 use super::slice::Ran;
-use crate::actuator::{JobEnd, JobOutcome};
+use sexton_execute::{JobEnd, JobOutcome};
 use sexton_tuner::evidence::{MemtableDeletions, SstFile};
 use sexton_tuner::plan::CompactRange;
 use sexton_tuner::rank::RangeAssessment;
@@ -114,7 +114,7 @@ pub fn in_words(ran: &Ran, effect: &Effect) -> (String, String) {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::actuator::CommandEnd;
+    use sexton_execute::CommandEnd;
     use sexton_tuner::cost::Bottommost;
     use sexton_tuner::key::Key;
     use sexton_tuner::range::KeyRange;

@@ -3,7 +3,7 @@
 use super::guards::properties;
 use super::lineage::read_links;
 use super::watched::Watched;
-use crate::actuator::{ExecuteError, HookClient, HookOptions};
+use sexton_execute::{ExecuteError, HookClient, HookOptions};
 use sexton_inspect::facts::{DatabaseDirectory, Gap};
 use sexton_probe::{FileFetches, Operation, WindowResult};
 use sexton_sst::SstError;

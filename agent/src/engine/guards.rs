@@ -4,9 +4,9 @@
 use super::Engine;
 use super::publish::shown_range;
 use super::watched::Watched;
-use crate::actuator::{Progress, Properties};
 use crate::audit::What;
 use crate::snapshot::GuardView;
+use sexton_execute::{Progress, Properties};
 use sexton_hook_protocol::{ColumnFamilyLoad, ColumnFamilyPointers};
 use sexton_inspect::facts::{Gap, ProcessId};
 use sexton_tuner::evidence::SstFile;

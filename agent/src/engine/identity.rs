@@ -6,7 +6,7 @@
 //! outlives a window is which database a column family belongs to, and only for as long as both still answer
 //! to the same names.
 
-use crate::actuator::HandlePointers;
+use sexton_execute::HandlePointers;
 use sexton_hook_protocol::ColumnFamilyPointers;
 use sexton_inspect::facts::Target;
 use sexton_inspect::memory;

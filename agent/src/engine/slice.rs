@@ -4,7 +4,7 @@
 use super::control::{Control, POLL_INTERVAL};
 use super::evidence::read_files;
 use super::{Engine, WINDOW_POLL_INTERVAL, account, settle};
-use crate::actuator::{ExecuteError, Executor, JobEnd, JobOutcome, JobStatus, Progress, Task};
+use sexton_execute::{ExecuteError, Executor, JobEnd, JobOutcome, JobStatus, Progress, Task};
 use sexton_tuner::governor::Allowance;
 use sexton_tuner::guard::{self, Course, GuardRefusal};
 use sexton_tuner::latency::Latencies;

@@ -10,7 +10,7 @@ use super::evidence::connect_hook;
 use super::history::DatabaseIdentity;
 use super::options::{OptionRecord, Wish, is_same_value};
 use super::watched::Watched;
-use crate::actuator::{ExecuteError, HookClient, SharedHook};
+use sexton_execute::{ExecuteError, HookClient, SharedHook};
 use sexton_hook_protocol::{ChangedOption, ColumnFamilyPointers, OptionChange, OptionsScope};
 use sexton_tuner::policy::{ActuatorKind, Mode, Policy, RemedyKind};
 use std::path::Path;

@@ -5,8 +5,8 @@
 
 use super::history::{Begun, ThrottleKey};
 use super::{Control, Engine};
-use crate::actuator::{SettingTask, Task, ThrottleTask};
 use crate::snapshot::ActionView;
+use sexton_execute::{SettingTask, Task, ThrottleTask};
 use sexton_tuner::plan::SetThrottle;
 use sexton_tuner::policy::Mode;
 use sexton_tuner::throttle::{ThrottleSetting, ThrottleState, ThrottleStep, throttle_values};

@@ -4,7 +4,7 @@
 
 use super::Engine;
 use super::guards::running_compactions;
-use crate::actuator::ExecuteError;
+use sexton_execute::ExecuteError;
 use sexton_inspect::facts::ProcessId;
 use sexton_inspect::process::is_alive;
 use std::path::{Path, PathBuf};

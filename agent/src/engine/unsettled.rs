@@ -3,7 +3,7 @@
 
 use super::Engine;
 use super::history::History;
-use crate::actuator::ExecuteError;
+use sexton_execute::ExecuteError;
 use sexton_hook_protocol::{CompactionState, ErrorKind, Finished};
 use sexton_inspect::facts::ProcessId;
 use sexton_inspect::process::is_alive;

@@ -1,7 +1,7 @@
 //! The messages between the Sexton agent and its hook inside a target.
 //!
 //! Here live the frames (a length and JSON), the requests, the responses and every limit both sides
-//! keep to. Sockets, pointers and RocksDB do not: the agent's half is `sexton::actuator::hook`, the
+//! keep to. Sockets, pointers and RocksDB do not: the agent's half is `sexton_execute::hook`, the
 //! target's half is `sexton-hook`.
 //!
 //! The agent asks, the hook answers. Every request has exactly one response, except

@@ -1,7 +1,5 @@
 //! What an executor is asked to do, how that stands, and what came of it.
 
-#![allow(missing_docs, reason = "names say it")]
-
 use super::error::ExecuteError;
 use super::properties::Properties;
 use sexton_hook_protocol::{ColumnFamilyLoad, ColumnFamilyPointers};

@@ -254,7 +254,7 @@ fn sockets_of(process: &Process) -> Result<HashSet<u64>, procfs::ProcError> {
 pub(super) mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
-    use crate::actuator::process::tests::own;
+    use crate::process::tests::own;
     use sexton_tuner::policy::Policy;
     use std::net::TcpListener;
     use std::os::unix::fs::PermissionsExt;
