@@ -204,6 +204,8 @@ impl SetThrottle {
 pub enum Rule {
     /// The policy says to look only.
     ModeObserve,
+    /// The policy says to advise only.
+    ModeAdvise,
     /// The SST files cannot be seen: what compacting costs and relieves is not known.
     FilesNotSeen,
     /// No probe could tell the column family.
@@ -244,6 +246,16 @@ pub enum Rule {
     BackOff,
     /// What the last action came to has not been measured yet.
     Unverified,
+    /// An earlier run of the agent has begun something in the target, and what came of it is not known.
+    InDoubt,
+    /// Something else is being done in the target.
+    TargetBusy,
+    /// The last action on the target has failed.
+    AfterFailure,
+    /// The setting is to be restored before it is changed anew.
+    SettingKept,
+    /// What is done cannot be written down.
+    StateUnwritable,
     /// A better range shares keys with it.
     Overlap,
     /// There are too many better ranges.
@@ -259,6 +271,7 @@ impl Rule {
     pub fn name(self) -> &'static str {
         match self {
             Rule::ModeObserve => "mode_observe",
+            Rule::ModeAdvise => "mode_advise",
             Rule::FilesNotSeen => "files_not_seen",
             Rule::UnknownColumnFamily => "unknown_column_family",
             Rule::ExcludedDatabase => "excluded_database",
@@ -279,6 +292,11 @@ impl Rule {
             Rule::Cooldown => "cooldown",
             Rule::BackOff => "back_off",
             Rule::Unverified => "unverified",
+            Rule::InDoubt => "in_doubt",
+            Rule::TargetBusy => "target_busy",
+            Rule::AfterFailure => "after_failure",
+            Rule::SettingKept => "setting_kept",
+            Rule::StateUnwritable => "state_unwritable",
             Rule::Overlap => "overlap",
             Rule::QueueFull => "queue_full",
             Rule::OverBudget => "over_budget",

@@ -5,7 +5,7 @@
 
 use crate::comparator::Order;
 use crate::cost::Levels;
-use crate::evidence::{Evidence, Observation, PastAction, SstFile};
+use crate::evidence::{Evidence, Observation, SstFile};
 use crate::left_out::LeftOut;
 use crate::lineage::Lineage;
 use crate::options::{ColumnFamilyOptions, CompactionStyle};
@@ -13,11 +13,12 @@ use crate::plan::{
     Action, COMPACTIONS_MAX, CompactRange, Flush, PlanInput, PlanTarget, REFUSALS_MAX, Refusal, Rule,
     SetOptions, SetThrottle,
 };
-use crate::policy::{ActuatorKind, Mode, Naming, Policy, RemedyKind, TargetPolicy, TimeSpan};
+use crate::policy::{ActuatorKind, Mode, Naming, Policy, RemedyKind, TargetPolicy};
 use crate::queue::{DisplacedBy, QUEUE_CAPACITY, Queue, Wanted};
 use crate::range::KeyRange;
 use crate::rank::{COST_BYTES_MIN, RangeAssessment, by_column_family, observations_of, parts};
 use crate::remedy::{Case, Remedy, are_in_memtables};
+use crate::run::cooldown::has_rested;
 use crate::schedule::io_budget_at;
 use crate::slice::{self, Slice, SliceInput, slices};
 use crate::throttle::{ThrottleSetting, ThrottleStep, throttle_values};
@@ -30,17 +31,6 @@ const RELIEF_SHARE_MIN: f64 = 0.1;
 /// A slice that relieves less than this share of what its range does on average, per byte, is left out: at the
 /// edge of a range a whole file would be rewritten for a sliver of it.
 const SLIVER_SHARE: f64 = 0.125;
-
-/// After a compaction that did not help a range is left alone for twice the cooldown, taken as at least this
-/// long, then four times, and so on.
-const BACK_OFF_MIN: TimeSpan = TimeSpan::from_seconds(60);
-
-/// But never longer than this: what pinned the tombstones goes away some day.
-const BACK_OFF_MAX: TimeSpan = TimeSpan::from_seconds(7 * 86_400);
-
-/// So long a range waits for what the last action on it came to. A window a minute has shown it by then; where none
-/// could be opened, nothing will be known, and the range is acted on again as if it had helped.
-const VERDICT_WAIT_MAX: TimeSpan = TimeSpan::from_seconds(15 * 60);
 
 /// One database's column families, looked up as they are needed.
 pub(crate) struct Families<'a> {
@@ -419,60 +409,8 @@ impl<'a> Planner<'a> {
         let past = evidence.past_actions.iter().filter(|past| {
             past.column_family == column_family && past.remedy == remedy && past.range.overlaps(range)
         });
-        let cooldown = self.input.policy.cooldown;
-        let rests = past.clone().map(|past| self.rest(past, cooldown));
-        let Some((left_s, ended_s_ago, failures)) = rests.filter(|rest| rest.0 > 0).max() else {
-            return self.verified(past);
-        };
-        let ago = words::span(ended_s_ago);
-        if ended_s_ago < seconds(cooldown) {
-            let reason =
-                format!("compacted {ago} ago, the cooldown of {cooldown} ends in {}", words::span(left_s));
-            return Err((Rule::Cooldown, reason));
-        }
-        let times =
-            if failures == 1 { "the last time".to_owned() } else { format!("{failures} times in a row") };
-        let reason =
-            format!("compacting it did not help {times} ({ago} ago), tried again in {}", words::span(left_s));
-        Err((Rule::BackOff, reason))
-    }
-
-    /// Whether it is known what earlier actions came to: what is done before the verdict spoils the measurement,
-    /// and may be done for nothing once more.
-    fn verified<'p>(&self, past: impl Iterator<Item = &'p PastAction>) -> Result<(), (Rule, String)> {
-        let waiting = past.filter(|past| past.awaits_verdict).map(|past| self.ended_s_ago(past));
-        match waiting.min().filter(|ago_s| *ago_s < seconds(VERDICT_WAIT_MAX)) {
-            None => Ok(()),
-            Some(ago_s) => {
-                let ago = words::span(ago_s);
-                let reason = format!(
-                    "compacted {ago} ago, and what came of it is not measured yet: waits for that, at most \
-                     {VERDICT_WAIT_MAX}"
-                );
-                Err((Rule::Unverified, reason))
-            }
-        }
-    }
-
-    /// An end in the future is a clock that was set back: as if it had ended just now.
-    fn ended_s_ago(&self, past: &PastAction) -> i64 {
-        self.input.now.as_second().saturating_sub(past.ended_unix_s).max(0)
-    }
-
-    /// Seconds that are left, seconds since the end of the action, and how often in a row it has not helped.
-    fn rest(&self, past: &PastAction, cooldown: TimeSpan) -> (i64, i64, u32) {
-        let ago_s = self.ended_s_ago(past);
-        let rest_s = match past.failures_in_a_row {
-            0 => seconds(cooldown),
-            failures => {
-                let factor = 1i64.checked_shl(failures.min(32)).unwrap_or(i64::MAX);
-                seconds(cooldown.max(BACK_OFF_MIN))
-                    .saturating_mul(factor)
-                    .min(seconds(BACK_OFF_MAX))
-                    .max(seconds(cooldown))
-            }
-        };
-        (rest_s.saturating_sub(ago_s), ago_s, past.failures_in_a_row)
+        has_rested(past, self.input.policy.cooldown, self.input.now.as_second())
+            .map_err(|resting| (resting.rule, resting.reason))
     }
 
     /// Takes flushes, and then slices out of the queue, best first, as far as the budget goes; returns what
@@ -708,8 +646,4 @@ fn compact(wanted: Wanted) -> CompactRange {
         deletions: wanted.deletions,
         reason: wanted.reason,
     }
-}
-
-fn seconds(span: TimeSpan) -> i64 {
-    i64::try_from(span.duration().as_secs()).unwrap_or(i64::MAX)
 }

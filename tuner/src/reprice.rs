@@ -33,16 +33,25 @@ pub fn is_still_worth_it(
     now: &CompactRange,
     budget_bytes: u64,
 ) -> Result<(), (Rule, String)> {
-    let (before, after) = (words::bytes(planned.cost_bytes), words::bytes(now.cost_bytes));
-    let most = planned.cost_bytes.max(COST_BYTES_MIN).saturating_mul(DEARER_FACTOR_MAX);
-    if now.cost_bytes > most {
+    still_worth_it(planned.cost_bytes, now.cost_bytes, budget_bytes)
+}
+
+/// The same by the prices alone.
+pub(crate) fn still_worth_it(
+    planned_bytes: u64,
+    bytes: u64,
+    budget_bytes: u64,
+) -> Result<(), (Rule, String)> {
+    let (before, after) = (words::bytes(planned_bytes), words::bytes(bytes));
+    let most = planned_bytes.max(COST_BYTES_MIN).saturating_mul(DEARER_FACTOR_MAX);
+    if bytes > most {
         let reason = format!(
             "the files have changed: compacting rewrites {after} now, and it was planned for {before}; the next plan \
              weighs it anew"
         );
         return Err((Rule::Dearer, reason));
     }
-    if now.cost_bytes > budget_bytes {
+    if bytes > budget_bytes {
         let left = words::bytes(budget_bytes);
         let reason = format!(
             "compacting rewrites {after} now, planned were {before}, and {left} are left of the budget"

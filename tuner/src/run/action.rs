@@ -1,11 +1,12 @@
 //! An action and all that is known of it.
 
 use super::claim::Claim;
+use super::event::{ReadingsKind, Wanted};
 use super::identity::{ActionId, DeviceId, Place, ProcessId};
 use super::kind::ActionKind;
 use super::moment::Moment;
 use super::outcome::Outcome;
-use super::state::{ActionState, SettingFailure};
+use super::state::{ActionState, Phase, SettingFailure};
 use serde::{Deserialize, Serialize};
 
 /// An action and all that is known of it. It is stored as it is.
@@ -55,5 +56,39 @@ impl Action {
     /// Bytes that it may still write or has written and not paid for yet.
     pub fn reserved_bytes(&self) -> u64 {
         if self.state.is_open() { self.kind.cost_bytes().saturating_add(self.bytes_transient) } else { 0 }
+    }
+}
+
+impl Action {
+    /// What it waits for.
+    pub fn wanted(&self, now: Moment) -> Wanted {
+        match &self.state {
+            ActionState::Planned | ActionState::Done(_) | ActionState::Verified { .. } => Wanted::default(),
+            ActionState::Running(running) => {
+                let is_working = running.phase == Phase::Working;
+                let is_guarded =
+                    is_working && running.can_stop && matches!(self.kind, ActionKind::Compact(_));
+                let readings = is_guarded.then_some(ReadingsKind::During);
+                Wanted { job: is_working, readings, wake: Some(super::running::wake(running)) }
+            }
+            ActionState::Paused(paused) => {
+                let readings = (!paused.is_reading_files).then_some(ReadingsKind::Before);
+                Wanted { job: false, readings, wake: Some(super::paused::wake(paused)) }
+            }
+            ActionState::Retrying(_) => {
+                Wanted { wake: Some(super::retrying::wake(self, now)), ..Wanted::default() }
+            }
+            ActionState::InDoubt(doubt) => {
+                Wanted { job: true, readings: None, wake: Some(super::doubt::wake(doubt)) }
+            }
+        }
+    }
+
+    /// Whether a window now could show what it came to: reason enough to open one.
+    pub fn wants_window(&self, now: Moment) -> bool {
+        match &self.state {
+            ActionState::Done(end) => super::verifying::is_due(self, end, now),
+            _ => false,
+        }
     }
 }

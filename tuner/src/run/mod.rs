@@ -5,19 +5,50 @@
 //! as effects.
 
 mod action;
+mod admit;
+mod budget;
 mod claim;
+pub mod cooldown;
+mod doubt;
+mod ending;
+mod event;
 mod identity;
+mod job;
+mod kept;
 mod kind;
+mod ledger;
+mod may_act;
 mod moment;
 mod outcome;
+mod paused;
+mod rejection;
+mod retrying;
+mod running;
 mod setting;
 mod state;
+mod step;
+mod verifying;
 
 pub use action::Action;
+pub use budget::Budget;
 pub use claim::Claim;
+pub use event::{
+    Admission, Effect, Event, Input, Measurement, News, ReadingsKind, Record, SettingRecord, Wanted,
+    WindowSeen,
+};
 pub use identity::{ActionId, DatabaseIdentity, DeviceId, JobId, Place, ProcessId};
+pub use job::{JobEnd, JobResult, JobStatus};
+pub use kept::{
+    KeptSetting, KeptState, LEFT_BEHIND, RESTORE_INTERVAL, Restoration, SettingEvent, is_same_value,
+};
 pub use kind::ActionKind;
+pub use ledger::{ACTIONS_STORED_MAX, Ledger, ORPHAN_TIME_MAX, Offer, Orphan, Stored};
+pub use may_act::Subject;
 pub use moment::Moment;
 pub use outcome::{End, Outcome, Verification};
+pub use paused::{PAUSE_MAX, PAUSE_MIN};
+pub use rejection::{RejectedBy, Rejection};
+pub use running::{CANCEL_INTERVAL, CANCEL_TIME_MAX, MEASURE_TIME_MAX};
 pub use setting::{PerfLevelChange, Setting, SettingChange, SettingKind};
-pub use state::{ActionState, InDoubt, Paused, Phase, Retrying, Running, Stop, StopReason};
+pub use state::{ActionState, InDoubt, Paused, Phase, Retrying, Running, SettingFailure, Stop, StopReason};
+pub use step::step;

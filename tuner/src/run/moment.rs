@@ -65,7 +65,8 @@ impl Moment {
         if is_ahead { *now } else { self }
     }
 
-    fn is_same_boot(&self, other: &Moment) -> bool {
+    /// Whether the time since boot says how far two moments are apart.
+    pub fn is_same_boot(&self, other: &Moment) -> bool {
         self.boot != 0 && self.boot == other.boot
     }
 }

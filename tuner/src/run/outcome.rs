@@ -73,6 +73,9 @@ pub struct End {
     /// How long ago the oldest of them was taken, seconds.
     #[serde(default)]
     pub oldest_snapshot_age_seconds: Option<u64>,
+    /// The oldest snapshot's sequence number: where a later one is the oldest, this one was released.
+    #[serde(default)]
+    pub oldest_snapshot_sequence: Option<u64>,
     /// Whether the action's range has to rest for the cooldown.
     #[serde(default)]
     pub rests: bool,
@@ -97,6 +100,7 @@ impl End {
             memtable_deletions_after: None,
             snapshots: None,
             oldest_snapshot_age_seconds: None,
+            oldest_snapshot_sequence: None,
             rests: false,
             may_run_on: false,
         }
