@@ -32,13 +32,14 @@ struct {
 	__type(value, struct sexton_process);
 } sexton_processes SEC(".maps");
 
-/* The slot that the next pass is for. */
+/* The slot that a pass is for, by the thread of the agent that makes it: several may be made at once, and one that waits
+ * for its target's memory holds nobody else up. */
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SEXTON_PASSES_MAX);
 	__type(key, __u32);
 	__type(value, __u32);
-} sexton_pass SEC(".maps");
+} sexton_passes SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -90,9 +91,9 @@ int sexton_sentinel(struct bpf_iter__task *context)
 	struct sexton_thread_reading reading = {};
 	struct task_struct *task = context->task;
 	struct sexton_recipe *recipe;
-	__u32 only = 0, *slot;
+	__u32 reader = (__u32)bpf_get_current_pid_tgid(), *slot;
 
-	slot = bpf_map_lookup_elem(&sexton_pass, &only);
+	slot = bpf_map_lookup_elem(&sexton_passes, &reader);
 	if (!task || !slot)
 		return 0;
 	recipe = recipe_of(*slot, task->tgid);

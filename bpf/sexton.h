@@ -14,6 +14,9 @@
  * a target is one RocksDB, so a process with two copies of it has two slots. */
 #define SEXTON_TARGETS_MAX 64
 
+/* Threads of the agent that read a target's totals at the same time, those among them that wait for ever. */
+#define SEXTON_PASSES_MAX 1024
+
 /* RocksDB copies of one process that are watched. Two were seen in the wild; each costs every ending
  * thread of the process a lookup. */
 #define SEXTON_SLOTS_PER_PROCESS_MAX 4

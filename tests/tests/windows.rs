@@ -17,7 +17,7 @@ use sexton_tests::truth::Truth;
 use sexton_tuner::evidence::{Counters, Observation};
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const READS: u64 = 60;
 const NEXTS: u64 = 20;
@@ -87,6 +87,59 @@ fn without_a_sentinel_a_window_counts_what_its_probes_saw() -> Result<()> {
     ensure!(window.attributed.tombstones_skipped == seen.truth.tombstones_skipped, "{seen:?}");
     ensure!(window.operations == READS, "{window:?}");
     Ok(())
+}
+
+/// The steps of a window, with those that may block in other threads: what is hit before the last step is a cost and
+/// nothing else, and what comes after it is followed.
+#[test]
+fn nothing_is_followed_before_all_probes_are_in_their_places() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let directory = tempfile::tempdir()?;
+    let database = directory.path().join("db");
+    db_bench::fill(&database)?;
+    let process = db_bench::seek_for(&database, RUN_LIMIT.as_secs(), 2)?;
+    let features = KernelFeatures::probe();
+    let target = wait_for(|| Ok(Inspector::new().inspect(process.pid()).ok()))?;
+    let mut sentinel = Sentinel::load(&features)?;
+    let mut windows = Windows::load(Mechanism::choose(&features)?)?;
+    sentinel.watch(&target, SLOT)?;
+    let unattached = windows.prepare(&target, SLOT, ALL_PAINFUL, &Credit::unlimited())?;
+    let attached = elsewhere(move || unattached.attach())??;
+    let before = wait_for(|| {
+        let hits = windows.hits_before_opening(&attached)?;
+        Ok((hits.skipped() > 0).then_some(hits))
+    })?;
+    ensure!(before.entries() == 0 && before.returns() == 0, "{before:?}");
+    let reader = sentinel.reader(SLOT)?;
+    let totals = elsewhere(move || reader.read())??;
+    let opening = sentinel.take(SLOT, totals)?;
+    let mut window = windows.arm(attached, &opening)?;
+    wait_for(|| {
+        windows.poll()?;
+        Ok((windows.hits(&window)?.returns() > 0).then_some(()))
+    })?;
+    let settling = sentinel.read(SLOT)?;
+    let stopped = window.stop();
+    elsewhere(move || stopped.detach())?;
+    let closing = sentinel.read(SLOT)?;
+    let result = windows.collect(window, &settling, &closing)?;
+    ensure!(result.window.operations > 0 && result.probe_cost.skipped() >= before.skipped(), "{result:?}");
+    Ok(())
+}
+
+fn elsewhere<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    std::thread::spawn(act).join().map_err(|_| anyhow::anyhow!("the other thread panicked"))
+}
+
+fn wait_for<T>(mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let until = Instant::now() + RUN_LIMIT;
+    loop {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        ensure!(Instant::now() < until, "not within {RUN_LIMIT:?}");
+        std::thread::sleep(POLL);
+    }
 }
 
 /// A run of the benchmark and what a window saw of it.

@@ -7,8 +7,7 @@ use super::abi::{
 use super::object::BpfObject;
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, RingBuffer, RingBufferBuilder};
 use sexton_inspect::facts::ProcessId;
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Nanoseconds of a clock tick in `/proc/PID/stat`: `USER_HZ` is 100 on every x86-64 kernel.
@@ -34,7 +33,7 @@ pub struct ProcessEvent {
     pub change: ProcessChange,
 }
 
-type EventQueue = Rc<RefCell<Vec<ProcessEvent>>>;
+type EventQueue = Arc<Mutex<Vec<ProcessEvent>>>;
 
 /// Listens for processes of the whole machine that exec, fork and exit.
 pub struct ProcessEvents {
@@ -60,11 +59,11 @@ impl ProcessEvents {
             attach(&object, "sexton_process_exit", "the exit tracepoint")?,
         ];
         let queue = EventQueue::default();
-        let received = Rc::clone(&queue);
+        let received = Arc::clone(&queue);
         let events = kind.map(&object, "sexton_process_events")?;
         let mut ring = RingBufferBuilder::new();
         ring.add(&events, move |bytes| {
-            received.borrow_mut().extend(event(bytes));
+            received.lock().unwrap_or_else(PoisonError::into_inner).extend(event(bytes));
             0
         })
         .map_err(|source| kind.load_error(source))?;
@@ -96,7 +95,7 @@ impl ProcessEvents {
     /// [`ProbeError::Access`].
     pub fn take(&mut self) -> Result<Vec<ProcessEvent>, ProbeError> {
         self.ring.consume().map_err(ring_error)?;
-        Ok(self.queue.take())
+        Ok(std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// How many events did not fit into the ring buffer since the last call.

@@ -208,8 +208,8 @@ fn measure(windows: &mut Windows) -> Result<Measurement, ProbeError> {
     let bare = Measured::of(&subject)?;
     // Every entry takes one, so the programs follow the calls of one measurement and skip those of the next.
     let credit = Measured::CALLS * FUNCTIONS_PER_CALL;
-    let window =
-        windows.open_at(CALIBRATION_SLOT, recipe(&subject), &module, sites, credit, Counters::default())?;
+    let unattached = windows.prepare_at(CALIBRATION_SLOT, recipe(&subject), module, sites, credit)?;
+    let window = windows.arm_from(unattached.attach()?, Counters::default())?;
     let measured = Measured::of(&subject).and_then(|followed| Ok((followed, Measured::of(&subject)?)));
     let hits = windows.hits(&window);
     windows.abandon(window)?;

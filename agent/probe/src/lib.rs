@@ -42,9 +42,11 @@ pub use loader::{Loader, LoaderError};
 pub use mechanism::Mechanism;
 pub use operation::Operation;
 pub use recipe::Thresholds;
-pub use sentinel::{Sentinel, SentinelReading, ThreadLevel, TotalsBy};
+pub use sentinel::{Sentinel, SentinelReading, ThreadLevel, Totals, TotalsBy, TotalsReader};
 pub use site::{ProbeHits, Site, SiteHits};
-pub use window::{FileFetches, OPERATIONS_KEPT_MAX, OpenWindow, WindowResult, Windows};
+pub use window::{
+    Attached, FileFetches, OPERATIONS_KEPT_MAX, OpenWindow, Stopped, Unattached, WindowResult, Windows,
+};
 
 /// Index into the kernel's tables; one for each target watched at the same time. A process with two copies of
 /// RocksDB has two.
@@ -53,3 +55,17 @@ pub type Slot = u32;
 /// Targets that can be watched at the same time: of the kernel's slots the last one is kept for measuring what
 /// probes cost.
 pub const TARGETS_MAX: usize = abi::SEXTON_TARGETS_MAX as usize - 1;
+
+/// What is opened, read and taken away in steps goes from thread to thread.
+const _: () = {
+    const fn is_sent<T: Send>() {}
+    is_sent::<Windows>();
+    is_sent::<Unattached>();
+    is_sent::<Attached>();
+    is_sent::<OpenWindow>();
+    is_sent::<Stopped>();
+    is_sent::<Sentinel>();
+    is_sent::<TotalsReader>();
+    is_sent::<Totals>();
+    is_sent::<ProcessEvents>();
+};

@@ -9,7 +9,7 @@ use libbpf_rs::{
     RingBufferBuilder, UprobeMultiOpts, UprobeOpts,
 };
 use std::io::Read;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Reads an object and brings the wanted programs into the kernel, made for `mechanism`.
 ///
@@ -19,7 +19,7 @@ pub fn load(
     kind: BpfObject,
     mechanism: Option<Mechanism>,
     wanted: &dyn Fn(&str) -> bool,
-) -> Result<Box<dyn Loaded>, ProbeError> {
+) -> Result<Arc<dyn Loaded>, ProbeError> {
     let mut open = kind.open()?;
     want_programs(&mut open, wanted);
     if mechanism == Some(Mechanism::Multi) {
@@ -27,7 +27,7 @@ pub fn load(
             program.set_attach_type(ProgramAttachType::TraceUprobeMulti);
         }
     }
-    Ok(Box::new(LibbpfObject { kind, mechanism, object: kind.load(open)? }))
+    Ok(Arc::new(LibbpfObject { kind, mechanism, object: kind.load(open)? }))
 }
 
 /// An object in the kernel.
@@ -38,8 +38,8 @@ struct LibbpfObject {
 }
 
 impl Loaded for LibbpfObject {
-    fn table(&self, name: &'static str) -> Result<Rc<dyn Table>, ProbeError> {
-        Ok(Rc::new(self.kind.map(&self.object, name)?))
+    fn table(&self, name: &'static str) -> Result<Arc<dyn Table>, ProbeError> {
+        Ok(Arc::new(self.kind.map(&self.object, name)?))
     }
 
     fn ring(&self, name: &'static str, mut take: Take) -> Result<Box<dyn Ring>, ProbeError> {
@@ -70,9 +70,9 @@ impl Loaded for LibbpfObject {
         Ok(Box::new(link.map_err(|source| ProbeError::Attach { what, pid: 0, source: source.into() })?))
     }
 
-    fn attach_iterator(&self, program: &'static str, process_id: u32) -> Result<Box<dyn Passes>, ProbeError> {
+    fn attach_iterator(&self, program: &'static str, process_id: u32) -> Result<Arc<dyn Passes>, ProbeError> {
         let program = self.kind.program(&self.object, program)?;
-        Ok(Box::new(attach_to_process(&program, process_id)?))
+        Ok(Arc::new(attach_to_process(&program, process_id)?))
     }
 }
 

@@ -9,7 +9,7 @@ use super::{KernelFeatures, Mechanism, ProbeError, aya, libbpf};
 use serde::Serialize;
 use std::any::Any;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Who loads the programs, attaches them and reads their maps.
@@ -34,7 +34,7 @@ impl Loader {
         object: BpfObject,
         mechanism: Option<Mechanism>,
         wanted: &dyn Fn(&str) -> bool,
-    ) -> Result<Box<dyn Loaded>, ProbeError> {
+    ) -> Result<Arc<dyn Loaded>, ProbeError> {
         match self {
             Loader::Libbpf => libbpf::load(object, mechanism, wanted),
             Loader::Aya => aya::load(object, wanted),
@@ -90,13 +90,14 @@ pub enum LoaderError {
     Aya(String),
 }
 
-/// An object whose programs are in the kernel. With it everything goes.
-pub trait Loaded {
+/// An object whose programs are in the kernel. With it everything goes. Threads share it: what may block on one
+/// target is called in a thread of that target's own.
+pub trait Loaded: Send + Sync {
     /// The map `name`.
     ///
     /// # Errors
     /// [`ProbeError::Load`] where the object has no such map.
-    fn table(&self, name: &'static str) -> Result<Rc<dyn Table>, ProbeError>;
+    fn table(&self, name: &'static str) -> Result<Arc<dyn Table>, ProbeError>;
 
     /// The ring buffer `name`; each of its records is given to `take`.
     ///
@@ -104,7 +105,8 @@ pub trait Loaded {
     /// [`ProbeError::Load`] where the object has no such ring buffer.
     fn ring(&self, name: &'static str, take: Take) -> Result<Box<dyn Ring>, ProbeError>;
 
-    /// Puts probes into a process.
+    /// Puts probes into a process. May block for as long as the module's file cannot be read, or the process'
+    /// address space is locked.
     ///
     /// # Errors
     /// [`ProbeError::Attach`].
@@ -120,14 +122,14 @@ pub trait Loaded {
     ///
     /// # Errors
     /// [`ProbeError::Attach`].
-    fn attach_iterator(&self, program: &'static str, process_id: u32) -> Result<Box<dyn Passes>, ProbeError>;
+    fn attach_iterator(&self, program: &'static str, process_id: u32) -> Result<Arc<dyn Passes>, ProbeError>;
 }
 
 /// Who is given the records of a ring buffer.
-pub type Take = Box<dyn FnMut(&[u8])>;
+pub type Take = Box<dyn FnMut(&[u8]) + Send>;
 
-/// What is attached as long as this is there.
-pub type Attachment = Box<dyn Any>;
+/// What is attached as long as this is there. Dropping it may block as attaching may.
+pub type Attachment = Box<dyn Any + Send>;
 
 /// Probes of one program in one process.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +164,7 @@ pub struct UprobePoint {
 }
 
 /// A map. Keys and values are bytes of the sizes that the object gives.
-pub trait Table {
+pub trait Table: Send + Sync {
     /// Writes an entry; with `only_new`, fails where the key is there already.
     ///
     /// # Errors
@@ -195,7 +197,7 @@ pub trait Table {
 }
 
 /// A ring buffer.
-pub trait Ring {
+pub trait Ring: Send {
     /// Gives what has come in since the last time to whoever asked for it.
     ///
     /// # Errors
@@ -203,9 +205,9 @@ pub trait Ring {
     fn consume(&self) -> Result<(), LoaderError>;
 }
 
-/// An iterator that can be run again and again.
-pub trait Passes {
-    /// What one pass wrote, at most `bytes_max` of it.
+/// An iterator that can be run again and again, by several threads at once.
+pub trait Passes: Send + Sync {
+    /// What one pass wrote, at most `bytes_max` of it. It reads the target's memory, so it may block.
     ///
     /// # Errors
     /// What the kernel said.

@@ -1,4 +1,4 @@
-//! The window's programs in the kernel: loaded for one mechanism, their maps, and arming them.
+//! The window's programs in the kernel: loaded for one mechanism, their maps, and putting them into a process.
 //!
 //! What the numbers in the maps mean is the window's business.
 
@@ -6,38 +6,49 @@ use super::abi::{
     Record, sexton_file, sexton_file_id, sexton_iterator_id, sexton_learnt, sexton_operation, sexton_process,
     sexton_recipe, sexton_spending, sexton_thread, sexton_thread_id, sexton_totals,
 };
+use super::haste::Haste;
 use super::loader::{Attachment, Loaded, Loader, LoaderError, Ring, Table, UprobePoint, Uprobes};
 use super::object::BpfObject;
 use super::site::{PlacedSite, Site};
 use super::{Mechanism, ProbeError, Slot};
-use std::path::Path;
-use std::rc::Rc;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The programs and their maps. With it everything goes: the kernel holds nothing that is not open here.
 pub struct Programs {
     mechanism: Mechanism,
-    object: Box<dyn Loaded>,
-    recipes: Rc<dyn Table>,
-    threads: Rc<dyn Table>,
-    operations: Rc<dyn Table>,
-    identities: Rc<dyn Table>,
-    learnt_offsets: Rc<dyn Table>,
-    files: Rc<dyn Table>,
-    totals: Rc<dyn Table>,
-    granted: Rc<dyn Table>,
-    spending: Rc<dyn Table>,
+    object: Arc<dyn Loaded>,
+    recipes: Arc<dyn Table>,
+    threads: Arc<dyn Table>,
+    operations: Arc<dyn Table>,
+    identities: Arc<dyn Table>,
+    learnt_offsets: Arc<dyn Table>,
+    files: Arc<dyn Table>,
+    totals: Arc<dyn Table>,
+    granted: Arc<dyn Table>,
+    spending: Arc<dyn Table>,
     /// Slots by process, where probes carry no cookies.
-    processes: Option<Rc<dyn Table>>,
+    processes: Option<Arc<dyn Table>>,
     ring: Box<dyn Ring>,
 }
 
-/// Probes in a target. Dropping it takes them away.
-pub struct Armed {
+/// A slot that is one process', and the probes in it. Dropping it takes them away, which may block.
+pub struct Probes {
     slot: Slot,
     process_id: u32,
     attachments: Vec<Attachment>,
-    recipes: Rc<dyn Table>,
-    processes: Option<Rc<dyn Table>>,
+    recipes: Arc<dyn Table>,
+    processes: Option<Arc<dyn Table>>,
+}
+
+/// Where probes go, and what they run.
+pub struct Placement {
+    object: Arc<dyn Loaded>,
+    mechanism: Mechanism,
+    slot: Slot,
+    process_id: u32,
+    module: PathBuf,
+    sites: Vec<PlacedSite>,
 }
 
 impl Programs {
@@ -49,7 +60,7 @@ impl Programs {
     pub fn load(
         loader: Loader,
         mechanism: Mechanism,
-        take: impl FnMut(&[u8]) + 'static,
+        take: impl FnMut(&[u8]) + Send + 'static,
     ) -> Result<Programs, ProbeError> {
         let kind = match mechanism {
             Mechanism::Session => BpfObject::Session,
@@ -84,77 +95,33 @@ impl Programs {
         self.mechanism
     }
 
-    /// Puts probes into the process of the recipe. They all begin to work at the same moment, when the last is
-    /// in its place.
+    /// Claims a slot for a process, in which there is no probe yet, and says where its probes go. The programs skip
+    /// what they meet there until [`Programs::write_recipe`].
     ///
     /// # Errors
-    /// [`ProbeError::Attach`], [`ProbeError::Access`], [`ProbeError::NoSites`].
-    pub fn arm(
+    /// [`ProbeError::NoSites`].
+    pub fn claim(
         &self,
         slot: Slot,
-        recipe: &sexton_recipe,
-        module: &Path,
-        sites: &[PlacedSite],
-    ) -> Result<Armed, ProbeError> {
-        let process_id = recipe.process_id;
-        let mut armed = Armed {
+        process_id: u32,
+        module: PathBuf,
+        sites: Vec<PlacedSite>,
+    ) -> Result<(Probes, Placement), ProbeError> {
+        if let Some(processes) = &self.processes {
+            claim_process(&**processes, process_id, slot)?;
+        }
+        let probes = Probes {
             slot,
             process_id,
             attachments: Vec::new(),
-            recipes: Rc::clone(&self.recipes),
-            processes: None,
+            recipes: Arc::clone(&self.recipes),
+            processes: self.processes.clone(),
         };
-        if let Some(processes) = &self.processes {
-            claim_process(&**processes, process_id, slot)?;
-            armed.processes = Some(Rc::clone(processes));
-        }
-        let place = Place { slot, process_id, module };
-        let returning = with_return(sites);
-        match self.mechanism {
-            Mechanism::Session => {
-                armed.attachments.push(self.attach("sexton_session", &place, sites, false)?)
-            }
-            Mechanism::Multi | Mechanism::PerfCookie => {
-                armed.attachments.push(self.attach("sexton_return", &place, &returning, true)?);
-                armed.attachments.push(self.attach("sexton_entry", &place, sites, false)?);
-            }
-            Mechanism::Perf => {
-                for site in &returning {
-                    let program = format!("sexton_return_{}", site.site.program_suffix());
-                    armed.attachments.push(self.attach(&program, &place, &[*site], true)?);
-                }
-                for site in sites {
-                    let program = format!("sexton_entry_{}", site.site.program_suffix());
-                    armed.attachments.push(self.attach(&program, &place, &[*site], false)?);
-                }
-            }
-        }
-        self.write_recipe(slot, recipe)?;
-        Ok(armed)
+        let (object, mechanism) = (Arc::clone(&self.object), self.mechanism);
+        Ok((probes, Placement { object, mechanism, slot, process_id, module, sites }))
     }
 
-    fn attach(
-        &self,
-        program: &str,
-        place: &Place<'_>,
-        sites: &[PlacedSite],
-        retprobe: bool,
-    ) -> Result<Attachment, ProbeError> {
-        let has_cookies = self.mechanism != Mechanism::Perf;
-        let point = |site: &PlacedSite| UprobePoint {
-            file_offset: site.file_offset,
-            cookie: has_cookies.then(|| site.site.cookie(place.slot)),
-        };
-        self.object.attach_uprobes(&Uprobes {
-            program,
-            retprobe,
-            process_id: place.process_id,
-            module: place.module,
-            points: &sites.iter().map(point).collect::<Vec<_>>(),
-        })
-    }
-
-    /// Replaces an armed slot's recipe by another one for the same process.
+    /// Writes a slot's recipe: from now on the programs follow what they meet in its process.
     ///
     /// # Errors
     /// [`ProbeError::Access`].
@@ -293,39 +260,75 @@ impl Programs {
     }
 }
 
-impl Armed {
-    /// Whether the probes are still there.
-    pub fn is_armed(&self) -> bool {
-        !self.attachments.is_empty()
+impl Probes {
+    /// Puts probes at all sites of a placement. It may block for ever: on the module's file, or on the process' memory.
+    ///
+    /// # Errors
+    /// [`ProbeError::Attach`].
+    pub fn attach(&mut self, placement: &Placement) -> Result<(), ProbeError> {
+        let _haste = Haste::begin();
+        let sites = &placement.sites;
+        let returning: Vec<PlacedSite> =
+            sites.iter().filter(|site| Site::has_return(site.site)).copied().collect();
+        match placement.mechanism {
+            Mechanism::Session => self.attach_program(placement, "sexton_session", sites, false),
+            Mechanism::Multi | Mechanism::PerfCookie => {
+                self.attach_program(placement, "sexton_return", &returning, true)?;
+                self.attach_program(placement, "sexton_entry", sites, false)
+            }
+            Mechanism::Perf => {
+                for site in &returning {
+                    let program = format!("sexton_return_{}", site.site.program_suffix());
+                    self.attach_program(placement, &program, &[*site], true)?;
+                }
+                for site in sites {
+                    let program = format!("sexton_entry_{}", site.site.program_suffix());
+                    self.attach_program(placement, &program, &[*site], false)?;
+                }
+                Ok(())
+            }
+        }
     }
 
-    /// Takes the probes away: first they all stop working at the same moment, then they go.
-    pub fn disarm(&mut self) {
+    fn attach_program(
+        &mut self,
+        placement: &Placement,
+        program: &str,
+        sites: &[PlacedSite],
+        retprobe: bool,
+    ) -> Result<(), ProbeError> {
+        let has_cookies = placement.mechanism != Mechanism::Perf;
+        let point = |site: &PlacedSite| UprobePoint {
+            file_offset: site.file_offset,
+            cookie: has_cookies.then(|| site.site.cookie(placement.slot)),
+        };
+        self.attachments.push(placement.object.attach_uprobes(&Uprobes {
+            program,
+            retprobe,
+            process_id: placement.process_id,
+            module: &placement.module,
+            points: &sites.iter().map(point).collect::<Vec<_>>(),
+        })?);
+        Ok(())
+    }
+
+    /// All probes stop working at the same moment. They still have to be taken away.
+    pub fn stop(&self) {
         // A slot that cannot be written has no process to be armed for: there is nothing to say.
         let nobody = sexton_recipe::default();
         let _ = self.recipes.update(&self.slot.to_ne_bytes(), nobody.as_bytes(), false);
+    }
+}
+
+impl Drop for Probes {
+    fn drop(&mut self) {
+        let _haste = Haste::begin();
+        self.attachments.clear();
+        // Now the process can be another slot's.
         if let Some(processes) = self.processes.take() {
             let _ = processes.delete(&self.process_id.to_ne_bytes());
         }
-        self.attachments.clear();
     }
-}
-
-impl Drop for Armed {
-    fn drop(&mut self) {
-        self.disarm();
-    }
-}
-
-/// Where probes go.
-struct Place<'a> {
-    slot: Slot,
-    process_id: u32,
-    module: &'a Path,
-}
-
-fn with_return(sites: &[PlacedSite]) -> Vec<PlacedSite> {
-    sites.iter().filter(|site| Site::has_return(site.site)).copied().collect()
 }
 
 /// Without cookies a process can have one slot.

@@ -16,15 +16,14 @@ use serde::Serialize;
 use sexton_inspect::facts::Target;
 use sexton_tuner::evidence::Counters;
 use sexton_tuner::price_correction::Work;
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Bytes of one pass that are read: more threads than a process has, and an end to the reading.
 const PASS_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-type EndedQueue = Rc<RefCell<Vec<sexton_thread_reading>>>;
+type EndedQueue = Arc<Mutex<Vec<sexton_thread_reading>>>;
 
 /// Reads the totals of any number of targets. Nothing of it is in the target: a thread of the agent walks
 /// the kernel's list of the target's threads and copies their counters out of their memory.
@@ -41,10 +40,10 @@ enum Presence {
 
 /// The programs in the kernel.
 struct Programs {
-    object: Box<dyn Loaded>,
-    recipes: Rc<dyn Table>,
-    processes: Rc<dyn Table>,
-    pass: Rc<dyn Table>,
+    object: Arc<dyn Loaded>,
+    recipes: Arc<dyn Table>,
+    processes: Arc<dyn Table>,
+    passes: Arc<dyn Table>,
     _thread_end: Attachment,
     ended_ring: Box<dyn Ring>,
     ended: EndedQueue,
@@ -53,8 +52,23 @@ struct Programs {
 struct Watched {
     pid: u32,
     /// `None` where the sentinel is absent, or the target's threads have no counters.
-    iterator: Option<Box<dyn Passes>>,
+    iterator: Option<Arc<dyn Passes>>,
     account: Account,
+}
+
+/// Reads one target's totals, in whatever thread: it may block for as long as the target's memory cannot be read.
+#[derive(Clone)]
+pub struct TotalsReader {
+    slot: Slot,
+    /// `None` where nothing can be read: see [`Sentinel::absence`], or the target's threads have no counters.
+    source: Option<(Arc<dyn Passes>, Arc<dyn Table>)>,
+}
+
+/// What one pass over a target's threads has found; [`Sentinel::take`] makes a reading of it.
+#[derive(Debug)]
+pub struct Totals {
+    at: Instant,
+    threads: Option<Vec<sexton_thread_reading>>,
 }
 
 /// Who counted a total.
@@ -216,22 +230,42 @@ impl Sentinel {
         };
     }
 
+    /// Who reads the totals of a watched slot.
+    ///
+    /// # Errors
+    /// [`ProbeError::NotWatched`].
+    pub fn reader(&self, slot: Slot) -> Result<TotalsReader, ProbeError> {
+        let watched = self.watched.get(&slot).ok_or(ProbeError::NotWatched { slot })?;
+        let source = match (&self.presence, &watched.iterator) {
+            (Presence::Loaded(loaded), Some(iterator)) => {
+                Some((Arc::clone(iterator), Arc::clone(&loaded.passes)))
+            }
+            _ => None,
+        };
+        Ok(TotalsReader { slot, source })
+    }
+
+    /// Adds what was read of a slot to what its ended threads had counted. Totals of a slot are to be given in the order
+    /// in which they were read.
+    ///
+    /// # Errors
+    /// [`ProbeError::NotWatched`], [`ProbeError::Access`].
+    pub fn take(&mut self, slot: Slot, totals: Totals) -> Result<SentinelReading, ProbeError> {
+        let Some(threads) = totals.threads else { return Ok(SentinelReading::absent()) };
+        // After the pass: a thread that ended in between is in both, and its end has the last word.
+        let ended = self.take_ended(slot)?;
+        let watched = self.watched.get_mut(&slot).ok_or(ProbeError::NotWatched { slot })?;
+        watched.account.take(&threads, &ended);
+        Ok(reading(totals.at, &threads, &watched.account))
+    }
+
     /// Reads the totals of a watched slot. Of a process that has ended, the last ones.
     ///
     /// # Errors
     /// [`ProbeError::NotWatched`], [`ProbeError::Access`].
     pub fn read(&mut self, slot: Slot) -> Result<SentinelReading, ProbeError> {
-        let watched = self.watched.get(&slot).ok_or(ProbeError::NotWatched { slot })?;
-        let (Presence::Loaded(loaded), Some(iterator)) = (&self.presence, &watched.iterator) else {
-            return Ok(SentinelReading::absent());
-        };
-        let pass = loaded.read_pass(slot, &**iterator)?;
-        let at = Instant::now();
-        // After the pass: a thread that ended in between is in both, and its end has the last word.
-        let ended = self.take_ended(slot)?;
-        let watched = self.watched.get_mut(&slot).ok_or(ProbeError::NotWatched { slot })?;
-        watched.account.take(&pass, &ended);
-        Ok(reading(at, &pass, &watched.account))
+        let totals = self.reader(slot)?.read()?;
+        self.take(slot, totals)
     }
 
     /// Readings of ended threads of a slot; those of other slots stay for their turn.
@@ -241,7 +275,7 @@ impl Sentinel {
             .ended_ring
             .consume()
             .map_err(|source| ProbeError::Access { what: "the ring of ended threads", source })?;
-        let mut queue = loaded.ended.borrow_mut();
+        let mut queue = loaded.ended.lock().unwrap_or_else(PoisonError::into_inner);
         // A slot may have had another process a moment ago.
         queue.retain(|reading| {
             self.watched.get(&reading.slot).is_some_and(|watched| watched.pid == reading.process_id)
@@ -256,31 +290,45 @@ impl Programs {
     fn load(loader: Loader) -> Result<Programs, ProbeError> {
         let object = loader.load(BpfObject::Sentinel, None, &|_| true)?;
         let ended = EndedQueue::default();
-        let queue = Rc::clone(&ended);
-        let take = move |bytes: &[u8]| queue.borrow_mut().extend(sexton_thread_reading::from_bytes(bytes));
+        let queue = Arc::clone(&ended);
+        let take = move |bytes: &[u8]| {
+            let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+            queue.extend(sexton_thread_reading::from_bytes(bytes));
+        };
         Ok(Programs {
             recipes: object.table("sexton_watched")?,
             processes: object.table("sexton_processes")?,
-            pass: object.table("sexton_pass")?,
+            passes: object.table("sexton_passes")?,
             _thread_end: object.attach_tracepoint("sexton_thread_end")?,
             ended_ring: object.ring("sexton_ended", Box::new(take))?,
             ended,
             object,
         })
     }
+}
 
+impl TotalsReader {
     /// One pass over the threads of the slot's process.
-    fn read_pass(&self, slot: Slot, iterator: &dyn Passes) -> Result<Vec<sexton_thread_reading>, ProbeError> {
-        self.pass
-            .update(&0u32.to_ne_bytes(), &slot.to_ne_bytes(), false)
-            .map_err(|source| ProbeError::Access { what: "the slot of the pass", source })?;
-        let bytes = iterator
-            .pass(PASS_BYTES_MAX)
-            .map_err(|source| ProbeError::Access { what: "the sentinel's iterator", source })?;
-        Ok(bytes
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn read(&self) -> Result<Totals, ProbeError> {
+        let Some((iterator, passes)) = &self.source else {
+            return Ok(Totals { at: Instant::now(), threads: None });
+        };
+        let reader = rustix::thread::gettid().as_raw_pid().to_ne_bytes();
+        passes
+            .update(&reader, &self.slot.to_ne_bytes(), false)
+            .map_err(|source| ProbeError::Access { what: "the slots of passes", source })?;
+        let bytes = iterator.pass(PASS_BYTES_MAX);
+        // One that cannot be removed is written over by the thread's next pass.
+        let _ = passes.delete(&reader);
+        let bytes = bytes.map_err(|source| ProbeError::Access { what: "the sentinel's iterator", source })?;
+        let threads = bytes
             .chunks_exact(size_of::<sexton_thread_reading>())
             .filter_map(sexton_thread_reading::from_bytes)
-            .collect())
+            .collect();
+        Ok(Totals { at: Instant::now(), threads: Some(threads) })
     }
 }
 

@@ -9,6 +9,11 @@
 //! A window's credit can run out. The programs then skip, and what they skipped is charged to nobody; an
 //! operation that began before such a pause is settled no more.
 //!
+//! Putting probes into a process and taking them away may block for ever, on the module's file or on the process' memory.
+//! So a window is opened and closed in steps: those that may block ([`Unattached::attach`], [`Stopped::detach`]) take what
+//! can be sent to another thread, and the others are quick. Nothing is granted, and nothing is followed, before the last
+//! probe is in its place.
+//!
 //! Where there is no sentinel the total is what the probes counted, and what a window leaves open is charged
 //! up to its last event only.
 
@@ -17,26 +22,24 @@ use super::abi::{
     sexton_thread, sexton_totals,
 };
 use super::account::ThreadKey;
-use super::haste::Haste;
 use super::operation::Operation;
-use super::programs::{Armed, Programs};
+use super::programs::{Placement, Probes, Programs};
 use super::recipe::{Thresholds, recipe};
 use super::site::{PlacedSite, ProbeHits, placed_sites};
 use super::{Credit, Loader, Mechanism, ProbeError, SentinelReading, Slot, TotalsBy};
 use sexton_inspect::facts::{Target, TargetId};
 use sexton_tuner::evidence::{BlockFetches, Counters, Window};
 use sexton_tuner::latency::{Latencies, LatencyHistogram};
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::path::Path;
-use std::rc::Rc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Painful operations kept of one window: more than a ranking needs, and an end to the memory. The
 /// others are counted as lost, and the tuner scales by that.
 pub const OPERATIONS_KEPT_MAX: usize = 50_000;
 
-type RecordQueue = Rc<RefCell<Records>>;
+type RecordQueue = Arc<Mutex<Records>>;
 
 #[derive(Default)]
 struct Records {
@@ -57,17 +60,41 @@ pub struct Windows {
 /// A target and where its module lies: after an exec of the same program only the latter differs.
 type Learner = (TargetId, u64);
 
-/// A window that is open on one target. Dropping it takes the probes away.
+/// A window whose probes are not in the target yet.
+pub struct Unattached {
+    prepared: Prepared,
+    probes: Probes,
+    placement: Placement,
+}
+
+/// A window whose probes are all in the target, and skip.
+pub struct Attached {
+    prepared: Prepared,
+    probes: Probes,
+}
+
+/// A window that is open on one target. Dropping it takes the probes away, which may block.
 pub struct OpenWindow {
+    prepared: Prepared,
+    opened: Instant,
+    armed_ns: u64,
+    opening: Counters,
+    /// `None` once they have been stopped.
+    probes: Option<Probes>,
+}
+
+/// Probes that have stopped working and are still in the target. Dropping it takes them away, which may block.
+pub struct Stopped {
+    _probes: Option<Probes>,
+}
+
+/// What is known of a window before it opens.
+struct Prepared {
     slot: Slot,
     recipe: sexton_recipe,
     sites: Vec<PlacedSite>,
     granted_ns: u64,
-    opened: Instant,
-    armed_ns: u64,
-    opening: Counters,
     totals_before: sexton_totals,
-    armed: Armed,
 }
 
 /// What was read from one file in a window, by whatever thread.
@@ -131,8 +158,8 @@ impl Windows {
     /// [`ProbeError::Load`].
     pub fn load_with(loader: Loader, mechanism: Mechanism) -> Result<Windows, ProbeError> {
         let records = RecordQueue::default();
-        let queue = Rc::clone(&records);
-        let programs = Programs::load(loader, mechanism, move |bytes| queue.borrow_mut().take(bytes))?;
+        let queue = Arc::clone(&records);
+        let programs = Programs::load(loader, mechanism, move |bytes| locked(&queue).take(bytes))?;
         Ok(Windows { programs, records, learnt_for: HashMap::new(), file_offsets: HashMap::new() })
     }
 
@@ -141,19 +168,18 @@ impl Windows {
         self.programs.mechanism()
     }
 
-    /// Arms the probes, to be followed as far as the credit goes. `opening` is the sentinel's reading from just
-    /// before.
+    /// Prepares a window, whose probes are to be followed as far as the credit goes. This and what follows holds for
+    /// one window of a slot at a time, until its [`Stopped`] is gone.
     ///
     /// # Errors
-    /// [`ProbeError::NoSites`], [`ProbeError::Attach`], [`ProbeError::Access`], [`ProbeError::Layout`].
-    pub fn open(
+    /// [`ProbeError::NoSites`], [`ProbeError::NoCounters`], [`ProbeError::Access`], [`ProbeError::Layout`].
+    pub fn prepare(
         &mut self,
         target: &Target,
         slot: Slot,
         thresholds: Thresholds,
         credit: &Credit,
-        opening: &SentinelReading,
-    ) -> Result<OpenWindow, ProbeError> {
+    ) -> Result<Unattached, ProbeError> {
         let pid = target.process.pid;
         let mut recipe = recipe(target, thresholds, credit)?;
         let sites = placed_sites(&target.module.sites);
@@ -164,37 +190,60 @@ impl Windows {
         if let Some(offset) = self.file_offsets.get(&slot) {
             recipe.fetch_file_offset = *offset;
         }
-        self.open_at(slot, recipe, &target.module.path_from_agent, sites, credit.granted_ns, opening.standing)
+        self.prepare_at(slot, recipe, target.module.path_from_agent.clone(), sites, credit.granted_ns)
     }
 
-    /// Arms probes at these sites of a module, whatever it is.
-    pub(super) fn open_at(
+    /// Prepares a window at these sites of a module, whatever it is.
+    pub(super) fn prepare_at(
         &mut self,
         slot: Slot,
         recipe: sexton_recipe,
-        module: &Path,
+        module: PathBuf,
         sites: Vec<PlacedSite>,
         granted_ns: u64,
-        opening: Counters,
-    ) -> Result<OpenWindow, ProbeError> {
+    ) -> Result<Unattached, ProbeError> {
         self.forget(slot)?;
         let totals_before = self.programs.totals(slot)?;
-        self.programs.reset_spending(slot)?;
-        self.programs.set_granted(slot, granted_ns)?;
-        let haste = Haste::begin();
-        let armed = self.programs.arm(slot, &recipe, module, &sites)?;
-        drop(haste);
-        Ok(OpenWindow {
-            slot,
-            recipe,
-            sites,
-            granted_ns,
-            opened: Instant::now(),
-            armed_ns: 0,
-            opening,
-            totals_before,
-            armed,
-        })
+        let (probes, placement) = self.programs.claim(slot, recipe.process_id, module, sites.clone())?;
+        let prepared = Prepared { slot, recipe, sites, granted_ns, totals_before };
+        Ok(Unattached { prepared, probes, placement })
+    }
+
+    /// Opens a window whose probes are all in their places: the credit is granted now, and all sites are followed from
+    /// the same moment on. `opening` is the sentinel's reading from just before.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn arm(&mut self, attached: Attached, opening: &SentinelReading) -> Result<OpenWindow, ProbeError> {
+        self.arm_from(attached, opening.standing)
+    }
+
+    pub(super) fn arm_from(
+        &mut self,
+        attached: Attached,
+        opening: Counters,
+    ) -> Result<OpenWindow, ProbeError> {
+        let Attached { prepared, probes } = attached;
+        self.programs.reset_spending(prepared.slot)?;
+        self.programs.set_granted(prepared.slot, prepared.granted_ns)?;
+        self.programs.write_recipe(prepared.slot, &prepared.recipe)?;
+        Ok(OpenWindow { prepared, opened: Instant::now(), armed_ns: 0, opening, probes: Some(probes) })
+    }
+
+    /// Prepares a window, puts its probes into the target and opens it, all in the calling thread.
+    ///
+    /// # Errors
+    /// [`ProbeError::Attach`], and those of [`Windows::prepare`].
+    pub fn open(
+        &mut self,
+        target: &Target,
+        slot: Slot,
+        thresholds: Thresholds,
+        credit: &Credit,
+        opening: &SentinelReading,
+    ) -> Result<OpenWindow, ProbeError> {
+        let attached = self.prepare(target, slot, thresholds, credit)?.attach()?;
+        self.arm(attached, opening)
     }
 
     /// Takes what has come in so far, so that the ring buffer does not run full in a long window.
@@ -210,9 +259,9 @@ impl Windows {
     /// # Errors
     /// [`ProbeError::Access`].
     pub fn grant(&mut self, window: &mut OpenWindow, more_ns: u64) -> Result<(), ProbeError> {
-        let granted_ns = window.granted_ns.saturating_add(more_ns);
-        self.programs.set_granted(window.slot, granted_ns)?;
-        window.granted_ns = granted_ns;
+        let granted_ns = window.prepared.granted_ns.saturating_add(more_ns);
+        self.programs.set_granted(window.prepared.slot, granted_ns)?;
+        window.prepared.granted_ns = granted_ns;
         Ok(())
     }
 
@@ -222,17 +271,31 @@ impl Windows {
     /// # Errors
     /// [`ProbeError::Access`].
     pub fn credit_ns(&self, window: &OpenWindow) -> Result<u64, ProbeError> {
-        let spent_ns = self.programs.spending(window.slot)?.spent_ns;
-        Ok(window.granted_ns.saturating_sub(spent_ns))
+        let spent_ns = self.programs.spending(window.prepared.slot)?.spent_ns;
+        Ok(window.prepared.granted_ns.saturating_sub(spent_ns))
     }
 
-    /// How often the probes of an open window have fired so far.
+    /// How often the probes of an open window have fired so far, those firings included that were skipped while the
+    /// probes were put in.
     ///
     /// # Errors
     /// [`ProbeError::Access`].
     pub fn hits(&self, window: &OpenWindow) -> Result<ProbeHits, ProbeError> {
-        let totals = self.programs.totals(window.slot)?.combine(window.totals_before, u64::wrapping_sub);
-        Ok(ProbeHits::from_totals(&window.sites, &totals))
+        self.hits_since(&window.prepared)
+    }
+
+    /// How often the probes of a window that is not open yet have fired: what they cost is spent before its credit is
+    /// granted.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn hits_before_opening(&self, attached: &Attached) -> Result<ProbeHits, ProbeError> {
+        self.hits_since(&attached.prepared)
+    }
+
+    fn hits_since(&self, prepared: &Prepared) -> Result<ProbeHits, ProbeError> {
+        let totals = self.programs.totals(prepared.slot)?.combine(prepared.totals_before, u64::wrapping_sub);
+        Ok(ProbeHits::from_totals(&prepared.sites, &totals))
     }
 
     /// What operations have waited for so far in an open window.
@@ -240,13 +303,41 @@ impl Windows {
     /// # Errors
     /// [`ProbeError::Access`].
     pub fn latencies(&self, window: &OpenWindow) -> Result<Latencies, ProbeError> {
-        let totals = self.programs.totals(window.slot)?.combine(window.totals_before, u64::wrapping_sub);
+        let totals = self
+            .programs
+            .totals(window.prepared.slot)?
+            .combine(window.prepared.totals_before, u64::wrapping_sub);
         Ok(latencies(&totals))
     }
 
-    /// Where the target's `BlockFetcher` has its file is not known at first. As soon as one was seen, `find` is given
-    /// the words it begins with and says at which byte the file stands; from then on reads are told by file,
-    /// in this window and in the target's later ones.
+    /// Where the target's `BlockFetcher` has its file is not known at first. As soon as one was seen, this gives the
+    /// words it begins with; `None` before that, and where it is known.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn unknown_fetcher(&self, window: &OpenWindow) -> Result<Option<Vec<u64>>, ProbeError> {
+        if window.prepared.recipe.fetch_file_offset != SEXTON_FETCH_FILE_UNKNOWN || window.probes.is_none() {
+            return Ok(None);
+        }
+        let files = self.programs.files(window.prepared.slot)?;
+        Ok(files.iter().find(|(file, _)| *file == 0).map(|(_, unknown)| unknown.fetcher.to_vec()))
+    }
+
+    /// At this byte of a `BlockFetcher` stands its file. From now on reads are told by file, in this window and in the
+    /// target's later ones.
+    ///
+    /// # Errors
+    /// [`ProbeError::Access`].
+    pub fn set_file_offset(&mut self, window: &mut OpenWindow, offset: u32) -> Result<(), ProbeError> {
+        window.prepared.recipe.fetch_file_offset = offset;
+        self.file_offsets.insert(window.prepared.slot, offset);
+        match window.probes {
+            Some(_) => self.programs.write_recipe(window.prepared.slot, &window.prepared.recipe),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the words of an unknown fetcher to `find`, which says at which byte the file stands.
     ///
     /// # Errors
     /// [`ProbeError::Access`].
@@ -255,17 +346,8 @@ impl Windows {
         window: &mut OpenWindow,
         find: impl FnOnce(&[u64]) -> Option<u32>,
     ) -> Result<(), ProbeError> {
-        if window.recipe.fetch_file_offset != SEXTON_FETCH_FILE_UNKNOWN || !window.armed.is_armed() {
-            return Ok(());
-        }
-        let files = self.programs.files(window.slot)?;
-        let seen = files.iter().find(|(file, _)| *file == 0).and_then(|(_, unknown)| find(&unknown.fetcher));
-        if let Some(offset) = seen {
-            window.recipe.fetch_file_offset = offset;
-            self.programs.write_recipe(window.slot, &window.recipe)?;
-            self.file_offsets.insert(window.slot, offset);
-        }
-        Ok(())
+        let found = self.unknown_fetcher(window)?.and_then(|fetcher| find(&fetcher));
+        found.map_or(Ok(()), |offset| self.set_file_offset(window, offset))
     }
 
     /// The files that blocks have been read from so far in an open window.
@@ -273,11 +355,12 @@ impl Windows {
     /// # Errors
     /// [`ProbeError::Access`].
     pub fn files(&self, window: &OpenWindow) -> Result<Vec<FileFetches>, ProbeError> {
-        Ok(self.programs.files(window.slot)?.into_iter().map(FileFetches::from_entry).collect())
+        Ok(self.programs.files(window.prepared.slot)?.into_iter().map(FileFetches::from_entry).collect())
     }
 
-    /// Takes the accounts that the window left behind. `settling` is the sentinel's reading from just
-    /// before the probes were taken away ([`OpenWindow::disarm`]), `closing` that from after it.
+    /// Takes the accounts that the window left behind, after its probes have gone: what they are hit before that is part of
+    /// its cost. `settling` is the sentinel's reading from just
+    /// before the probes were stopped ([`OpenWindow::stop`]), `closing` that from after it.
     ///
     /// # Errors
     /// [`ProbeError::Access`].
@@ -290,25 +373,28 @@ impl Windows {
         let duration_ns = window.disarm();
         let closed_ns = monotonic_ns();
         self.poll()?;
-        let totals = self.programs.totals(window.slot)?.combine(window.totals_before, u64::wrapping_sub);
-        let pause = self.programs.spending(window.slot)?.pause;
-        let mut open = self.open_operations(window.slot)?;
-        let threads = self.programs.threads(window.slot)?;
+        let totals = self
+            .programs
+            .totals(window.prepared.slot)?
+            .combine(window.prepared.totals_before, u64::wrapping_sub);
+        let pause = self.programs.spending(window.prepared.slot)?.pause;
+        let mut open = self.open_operations(window.prepared.slot)?;
+        let threads = self.programs.threads(window.prepared.slot)?;
         let settled = settle(&threads, pause, &mut open, settling);
-        let mut records = self.records.borrow_mut().take_of(window.slot);
+        let mut records = locked(&self.records).take_of(window.prepared.slot);
         let ended_painful = totals.operations_painful;
         let mut still_open_painful = 0;
         let operations_open = open.len() as u64;
         for mut operation in open.into_values() {
             // One from before the last pause ended nobody knows when.
             operation.end_ns = if operation.pause == pause { closed_ns } else { operation.return_ns };
-            if is_painful(&operation, &window.recipe) {
+            if is_painful(&operation, &window.prepared.recipe) {
                 still_open_painful += 1;
                 records.operations.push(operation);
             }
         }
         let files = self.files(&window)?;
-        self.forget(window.slot)?;
+        self.forget(window.prepared.slot)?;
         let attributed = Counters::from(totals.attributed).plus(settled);
         let by_probes = attributed.plus(totals.unowned.into());
         Ok(WindowResult {
@@ -335,7 +421,7 @@ impl Windows {
             totals_by: closing.totals_by,
             unowned: totals.unowned.into(),
             latencies: latencies(&totals),
-            probe_cost: ProbeHits::from_totals(&window.sites, &totals),
+            probe_cost: ProbeHits::from_totals(&window.prepared.sites, &totals),
             threads: threads.into_iter().map(|(id, thread)| (id, thread.start_boot_ns)).collect(),
             read_failures: totals.read_failures,
             map_full: totals.map_full,
@@ -349,7 +435,7 @@ impl Windows {
     /// [`ProbeError::Access`].
     pub fn abandon(&mut self, mut window: OpenWindow) -> Result<(), ProbeError> {
         window.disarm();
-        self.forget(window.slot)
+        self.forget(window.prepared.slot)
     }
 
     fn open_operations(&self, slot: Slot) -> Result<HashMap<u64, sexton_operation>, ProbeError> {
@@ -361,7 +447,7 @@ impl Windows {
     fn forget(&mut self, slot: Slot) -> Result<(), ProbeError> {
         self.programs.forget(slot)?;
         self.poll()?;
-        self.records.borrow_mut().take_of(slot);
+        locked(&self.records).take_of(slot);
         Ok(())
     }
 
@@ -388,21 +474,56 @@ impl FileFetches {
     }
 }
 
+impl Unattached {
+    /// Puts the probes into the target. It may block for ever. What is hit meanwhile is skipped, and is part of the
+    /// window's [`Windows::hits`].
+    ///
+    /// # Errors
+    /// [`ProbeError::Attach`].
+    pub fn attach(mut self) -> Result<Attached, ProbeError> {
+        self.probes.attach(&self.placement)?;
+        Ok(Attached { prepared: self.prepared, probes: self.probes })
+    }
+}
+
 impl OpenWindow {
     /// Its target's slot.
     pub fn slot(&self) -> Slot {
-        self.slot
+        self.prepared.slot
     }
 
-    /// Takes the probes away and gives how long they were armed, in nanoseconds. The first call counts.
-    pub fn disarm(&mut self) -> u64 {
-        if self.armed.is_armed() {
+    /// The programs follow nothing any more. The first call counts, and gives the probes.
+    pub fn stop(&mut self) -> Stopped {
+        let probes = self.probes.take();
+        if let Some(probes) = &probes {
+            probes.stop();
             self.armed_ns = u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            let _haste = Haste::begin();
-            self.armed.disarm();
         }
+        Stopped { _probes: probes }
+    }
+
+    /// Stops the programs and takes the probes away in the calling thread; gives how long they were followed, in
+    /// nanoseconds.
+    pub fn disarm(&mut self) -> u64 {
+        self.stop().detach();
         self.armed_ns
     }
+}
+
+impl Drop for OpenWindow {
+    fn drop(&mut self) {
+        self.stop().detach();
+    }
+}
+
+impl Stopped {
+    /// Takes the probes away. It may block for ever.
+    pub fn detach(self) {}
+}
+
+/// What a mutex guards, whatever became of those who had it before.
+fn locked(records: &Mutex<Records>) -> MutexGuard<'_, Records> {
+    records.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Records {

@@ -14,13 +14,14 @@ use super::loader::{Attachment, Loaded, LoaderError, Passes, Ring, Table, Take, 
 use super::object::BpfObject;
 use aya::maps::{MapData, RingBuf};
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeLink, UProbeScope};
-use aya::programs::{BtfTracePoint, Iter, Program, ProgramError, UProbe};
+use aya::programs::{BtfTracePoint, Iter, ProbeKind, Program, ProgramError, ProgramInfo, UProbe};
 use aya::{Btf, Ebpf, EbpfLoader};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::error::Error;
 use std::io::Read;
 use std::num::NonZeroU32;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the sentinel's tracepoint is called.
 const THREAD_END: &str = "sched_process_exit";
@@ -29,14 +30,14 @@ const THREAD_END: &str = "sched_process_exit";
 ///
 /// # Errors
 /// [`ProbeError::Load`].
-pub fn load(kind: BpfObject, wanted: &dyn Fn(&str) -> bool) -> Result<Box<dyn Loaded>, ProbeError> {
+pub fn load(kind: BpfObject, wanted: &dyn Fn(&str) -> bool) -> Result<Arc<dyn Loaded>, ProbeError> {
     let failed = |error: &dyn Error| kind.load_error(said(error));
     let mut object = EbpfLoader::new().load(kind.bytes()).map_err(|error| failed(&error))?;
     let btf = Btf::from_sys_fs().map_err(|error| failed(&error))?;
     for (_, program) in object.programs_mut().filter(|(name, _)| wanted(name)) {
         load_program(program, &btf).map_err(|error| failed(&error))?;
     }
-    Ok(Box::new(AyaObject { kind, object: Rc::new(RefCell::new(object)) }))
+    Ok(Arc::new(AyaObject { kind, object: Arc::new(Mutex::new(object)) }))
 }
 
 fn load_program(program: &mut Program, btf: &Btf) -> Result<(), ProgramError> {
@@ -51,18 +52,21 @@ fn load_program(program: &mut Program, btf: &Btf) -> Result<(), ProgramError> {
 /// An object in the kernel.
 struct AyaObject {
     kind: BpfObject,
-    object: Rc<RefCell<Ebpf>>,
+    object: SharedObject,
 }
+
+/// aya attaches by exclusive references. Nothing that may block on a target is done under this lock.
+type SharedObject = Arc<Mutex<Ebpf>>;
 
 impl AyaObject {
     fn map(&self, name: &'static str) -> Result<aya::maps::Map, ProbeError> {
-        let map = self.object.borrow_mut().take_map(name);
+        let map = locked(&self.object).take_map(name);
         map.ok_or_else(|| self.kind.load_error(LoaderError::Aya(format!("it has no map {name}"))))
     }
 }
 
 impl Loaded for AyaObject {
-    fn table(&self, name: &'static str) -> Result<Rc<dyn Table>, ProbeError> {
+    fn table(&self, name: &'static str) -> Result<Arc<dyn Table>, ProbeError> {
         table::table(name, self.map(name)?).map_err(|error| self.kind.load_error(said(&error)))
     }
 
@@ -72,12 +76,12 @@ impl Loaded for AyaObject {
     }
 
     fn attach_uprobes(&self, probes: &Uprobes<'_>) -> Result<Attachment, ProbeError> {
-        let attached = attach_uprobes(&mut self.object.borrow_mut(), probes);
+        let attached = attach_uprobes(&self.object, probes);
         Ok(Box::new(attached.map_err(|error| probes.error(said(&error)))?))
     }
 
     fn attach_tracepoint(&self, program: &'static str) -> Result<Attachment, ProbeError> {
-        let attached = with_program(&mut self.object.borrow_mut(), program, |program: &mut BtfTracePoint| {
+        let attached = with_program(&self.object, program, |program: &mut BtfTracePoint| {
             let id = program.attach()?;
             program.take_link(id)
         });
@@ -89,35 +93,43 @@ impl Loaded for AyaObject {
         Ok(Box::new(link))
     }
 
-    fn attach_iterator(&self, program: &'static str, _: u32) -> Result<Box<dyn Passes>, ProbeError> {
-        Ok(Box::new(AyaPasses { object: Rc::clone(&self.object), program }))
+    fn attach_iterator(&self, program: &'static str, _: u32) -> Result<Arc<dyn Passes>, ProbeError> {
+        Ok(Arc::new(AyaPasses { object: Arc::clone(&self.object), program }))
     }
 }
 
-fn attach_uprobes(object: &mut Ebpf, probes: &Uprobes<'_>) -> Result<Vec<UProbeLink>, ProgramError> {
+fn attach_uprobes(object: &SharedObject, probes: &Uprobes<'_>) -> Result<Vec<UProbeLink>, ProgramError> {
     // A process id of 0 would mean ourselves.
     let process = NonZeroU32::new(probes.process_id).ok_or(ProgramError::NotAttached)?;
-    with_program(object, probes.program, |program: &mut UProbe| {
-        let attach = |point: &UprobePoint| {
-            let location = UProbeAttachLocation::AbsoluteOffset(point.file_offset);
-            let point = UProbeAttachPoint { location, cookie: point.cookie };
-            let id = program.attach(point, probes.module, UProbeScope::OneProcess(process))?;
-            program.take_link(id)
-        };
-        probes.points.iter().map(attach).collect()
-    })
+    let mut program = uprobe(object, probes)?;
+    let attach = |point: &UprobePoint| {
+        let location = UProbeAttachLocation::AbsoluteOffset(point.file_offset);
+        let point = UProbeAttachPoint { location, cookie: point.cookie };
+        let id = program.attach(point, probes.module, UProbeScope::OneProcess(process))?;
+        program.take_link(id)
+    };
+    probes.points.iter().map(attach).collect()
+}
+
+/// The program once more, for the calling thread alone: attaching may block, and the object is everybody's.
+fn uprobe(object: &SharedObject, probes: &Uprobes<'_>) -> Result<UProbe, ProgramError> {
+    let info: ProgramInfo = locked(object).program(probes.program).ok_or(ProgramError::NotLoaded)?.info()?;
+    let kind = if probes.retprobe { ProbeKind::Return } else { ProbeKind::Entry };
+    // SAFETY: the programs of our objects that are attached here have been loaded as uprobes; the kernel's type, which
+    // aya compares, has kprobes in it too, and there are none.
+    unsafe { UProbe::from_program_info(info, Cow::Owned(probes.program.to_owned()), kind) }
 }
 
 /// Does something with a program of the object.
-fn with_program<'object, P, T>(
-    object: &'object mut Ebpf,
+fn with_program<P, T>(
+    object: &SharedObject,
     name: &str,
-    act: impl FnOnce(P) -> Result<T, ProgramError>,
+    act: impl FnOnce(&mut P) -> Result<T, ProgramError>,
 ) -> Result<T, ProgramError>
 where
-    P: TryFrom<&'object mut Program, Error = ProgramError>,
+    for<'object> &'object mut P: TryFrom<&'object mut Program, Error = ProgramError>,
 {
-    act(object.program_mut(name).ok_or(ProgramError::NotLoaded)?.try_into()?)
+    act(locked(object).program_mut(name).ok_or(ProgramError::NotLoaded)?.try_into()?)
 }
 
 /// A ring buffer and who is given its records.
@@ -138,13 +150,13 @@ impl Ring for AyaRing {
 
 /// A task iterator; each pass has a link of its own, for aya uses it up in reading.
 struct AyaPasses {
-    object: Rc<RefCell<Ebpf>>,
+    object: SharedObject,
     program: &'static str,
 }
 
 impl Passes for AyaPasses {
     fn pass(&self, bytes_max: u64) -> Result<Vec<u8>, LoaderError> {
-        let link = with_program(&mut self.object.borrow_mut(), self.program, |program: &mut Iter| {
+        let link = with_program(&self.object, self.program, |program: &mut Iter| {
             let id = program.attach()?;
             program.take_link(id)
         });
@@ -153,6 +165,11 @@ impl Passes for AyaPasses {
         file.take(bytes_max).read_to_end(&mut bytes).map_err(|error| said(&error))?;
         Ok(bytes)
     }
+}
+
+/// What a mutex guards, whatever became of those who had it before.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An error and its causes in one line: aya keeps what matters, what the kernel said, in the causes.

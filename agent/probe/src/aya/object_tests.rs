@@ -268,7 +268,7 @@ fn the_sentinels_maps_hold_rusts_records() {
     let expected = [
         ("sexton_watched", BPF_MAP_TYPE_ARRAY, WORD, size_of::<sexton_recipe>(), SEXTON_TARGETS_MAX),
         ("sexton_processes", BPF_MAP_TYPE_HASH, WORD, size_of::<sexton_process>(), SEXTON_TARGETS_MAX),
-        ("sexton_pass", BPF_MAP_TYPE_ARRAY, WORD, WORD, 1),
+        ("sexton_passes", BPF_MAP_TYPE_HASH, WORD, WORD, SEXTON_PASSES_MAX),
         ("sexton_ended", BPF_MAP_TYPE_RINGBUF, 0, 0, SEXTON_ENDED_BYTES),
     ];
     check_maps(BpfObject::Sentinel, &expected);

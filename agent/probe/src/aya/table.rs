@@ -1,15 +1,14 @@
 //! aya's maps as tables of bytes. aya wants the sizes of keys and values as types: here they come from
 //! `sexton.h`, and aya checks them against the object.
 
-use super::said;
+use super::{locked, said};
 use crate::abi::{
     sexton_file, sexton_file_id, sexton_identity, sexton_iterator_id, sexton_learnt, sexton_operation,
     sexton_process, sexton_recipe, sexton_spending, sexton_thread, sexton_thread_id, sexton_totals,
 };
 use crate::loader::{LoaderError, Table};
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 /// `BPF_NOEXIST`: the key must not be there yet.
 const ONLY_NEW: u64 = 1;
@@ -18,10 +17,10 @@ const ONLY_NEW: u64 = 1;
 ///
 /// # Errors
 /// A map that is not known here, or is of another kind or size in the object.
-pub fn table(name: &'static str, map: Map) -> Result<Rc<dyn Table>, MapError> {
+pub fn table(name: &'static str, map: Map) -> Result<Arc<dyn Table>, MapError> {
     match name {
         "sexton_armed" | "sexton_watched" => array::<{ size_of::<sexton_recipe>() }>(map),
-        "sexton_pass" => array::<{ size_of::<u32>() }>(map),
+        "sexton_passes" => hash::<{ size_of::<u32>() }, { size_of::<u32>() }>(map),
         "sexton_learnt_offsets" => array::<{ size_of::<sexton_learnt>() }>(map),
         "sexton_granted" => array::<{ size_of::<u64>() }>(map),
         "sexton_spending" => array::<{ size_of::<sexton_spending>() }>(map),
@@ -39,30 +38,29 @@ pub fn table(name: &'static str, map: Map) -> Result<Rc<dyn Table>, MapError> {
     }
 }
 
-fn array<const VALUE: usize>(map: Map) -> Result<Rc<dyn Table>, MapError> {
-    Ok(Rc::new(ArrayTable::<VALUE>(RefCell::new(Array::try_from(map)?))))
+fn array<const VALUE: usize>(map: Map) -> Result<Arc<dyn Table>, MapError> {
+    Ok(Arc::new(ArrayTable::<VALUE>(Mutex::new(Array::try_from(map)?))))
 }
 
-fn per_cpu<const VALUE: usize>(map: Map) -> Result<Rc<dyn Table>, MapError> {
-    Ok(Rc::new(PerCpuTable::<VALUE>(PerCpuArray::try_from(map)?)))
+fn per_cpu<const VALUE: usize>(map: Map) -> Result<Arc<dyn Table>, MapError> {
+    Ok(Arc::new(PerCpuTable::<VALUE>(PerCpuArray::try_from(map)?)))
 }
 
-fn hash<const KEY: usize, const VALUE: usize>(map: Map) -> Result<Rc<dyn Table>, MapError> {
-    Ok(Rc::new(HashTable::<KEY, VALUE>(RefCell::new(HashMap::try_from(map)?))))
+fn hash<const KEY: usize, const VALUE: usize>(map: Map) -> Result<Arc<dyn Table>, MapError> {
+    Ok(Arc::new(HashTable::<KEY, VALUE>(Mutex::new(HashMap::try_from(map)?))))
 }
 
-struct ArrayTable<const VALUE: usize>(RefCell<Array<MapData, [u8; VALUE]>>);
+struct ArrayTable<const VALUE: usize>(Mutex<Array<MapData, [u8; VALUE]>>);
 
 impl<const VALUE: usize> Table for ArrayTable<VALUE> {
     fn update(&self, key: &[u8], value: &[u8], only_new: bool) -> Result<(), LoaderError> {
-        self.0
-            .borrow_mut()
+        locked(&self.0)
             .set(index(key)?, sized::<VALUE>(value)?, flags(only_new))
             .map_err(|error| said(&error))
     }
 
     fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LoaderError> {
-        found(self.0.borrow().get(&index(key)?, 0))
+        found(locked(&self.0).get(&index(key)?, 0))
     }
 
     fn lookup_per_cpu(&self, _: &[u8]) -> Result<Vec<Vec<u8>>, LoaderError> {
@@ -74,7 +72,7 @@ impl<const VALUE: usize> Table for ArrayTable<VALUE> {
     }
 
     fn keys(&self) -> Result<Vec<Vec<u8>>, LoaderError> {
-        Ok(indices(self.0.borrow().len()))
+        Ok(indices(locked(&self.0).len()))
     }
 }
 
@@ -103,16 +101,16 @@ impl<const VALUE: usize> Table for PerCpuTable<VALUE> {
     }
 }
 
-struct HashTable<const KEY: usize, const VALUE: usize>(RefCell<HashMap<MapData, [u8; KEY], [u8; VALUE]>>);
+struct HashTable<const KEY: usize, const VALUE: usize>(Mutex<HashMap<MapData, [u8; KEY], [u8; VALUE]>>);
 
 impl<const KEY: usize, const VALUE: usize> Table for HashTable<KEY, VALUE> {
     fn update(&self, key: &[u8], value: &[u8], only_new: bool) -> Result<(), LoaderError> {
         let (key, value) = (sized::<KEY>(key)?, sized::<VALUE>(value)?);
-        self.0.borrow_mut().insert(key, value, flags(only_new)).map_err(|error| said(&error))
+        locked(&self.0).insert(key, value, flags(only_new)).map_err(|error| said(&error))
     }
 
     fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LoaderError> {
-        found(self.0.borrow().get(&sized::<KEY>(key)?, 0))
+        found(locked(&self.0).get(&sized::<KEY>(key)?, 0))
     }
 
     fn lookup_per_cpu(&self, _: &[u8]) -> Result<Vec<Vec<u8>>, LoaderError> {
@@ -120,11 +118,11 @@ impl<const KEY: usize, const VALUE: usize> Table for HashTable<KEY, VALUE> {
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), LoaderError> {
-        self.0.borrow_mut().remove(&sized::<KEY>(key)?).map_err(|error| said(&error))
+        locked(&self.0).remove(&sized::<KEY>(key)?).map_err(|error| said(&error))
     }
 
     fn keys(&self) -> Result<Vec<Vec<u8>>, LoaderError> {
-        let keys = self.0.borrow();
+        let keys = locked(&self.0);
         keys.keys().map(|key| key.map(|key| key.to_vec()).map_err(|error| said(&error))).collect()
     }
 }
