@@ -1,6 +1,6 @@
 //! Slices that are not acted on, told once a range and rule and not slice by slice.
 
-use crate::plan::{Refusal, Rule};
+use crate::plan::{CompactRange, Refusal, Rule};
 use crate::queue::Wanted;
 use crate::range::KeyRange;
 use crate::words;
@@ -28,9 +28,9 @@ pub(crate) struct Left {
 
 impl LeftOut {
     pub(crate) fn add(&mut self, wanted: Wanted, rule: Rule, reason: String) {
-        let cost_bytes = wanted.cost_bytes;
         let reason = words::with_estimate(reason, wanted.is_estimated);
-        let place = (wanted.target, wanted.database, wanted.column_family, wanted.of, rule);
+        let CompactRange { target, database, column_family, before, cost_bytes, .. } = wanted.compact;
+        let place = (target, database, column_family, before.range, rule);
         let group = self.0.entry(place).or_insert_with(|| Group {
             slices: 0,
             cost_bytes: 0,
@@ -40,7 +40,7 @@ impl LeftOut {
         });
         group.slices += 1;
         group.cost_bytes = group.cost_bytes.saturating_add(cost_bytes);
-        group.relief += wanted.relief_seconds_per_second;
+        group.relief += wanted.compact.relief_seconds_per_second;
         if cost_bytes < group.cheapest_bytes {
             (group.cheapest_bytes, group.reason) = (cost_bytes, reason);
         }

@@ -94,8 +94,8 @@ pub struct CompactRange {
     pub column_family: String,
     /// Keys to compact.
     pub range: KeyRange,
-    /// The whole range whose pain was assessed: where the relief is to be looked for.
-    pub of: KeyRange,
+    /// The assessment it came from, of the whole range: where the relief is to be looked for.
+    pub before: Box<RangeAssessment>,
     /// What is done with the bottommost level's files: forced only where they hold tombstones.
     #[serde(default)]
     pub bottommost: Bottommost,
@@ -116,6 +116,11 @@ pub struct CompactRange {
 }
 
 impl CompactRange {
+    /// The assessed range, with the relief that these keys alone should bring.
+    pub fn prediction(&self) -> RangeAssessment {
+        predicted(&self.before, self.relief_seconds_per_second)
+    }
+
     /// What it takes of the disk.
     pub fn disk_price(&self) -> DiskPrice {
         DiskPrice { written_bytes: self.cost_bytes, linked_bytes: self.linked_bytes }
@@ -131,14 +136,31 @@ pub struct Flush {
     pub database: String,
     /// Column family.
     pub column_family: String,
-    /// The ranges that hurt, worst first.
+    /// The ranges that hurt.
     pub ranges: Vec<KeyRange>,
+    /// The worst of them: where the relief is to be looked for.
+    pub before: Box<RangeAssessment>,
+    /// Pain of all of them.
+    pub pain_seconds_per_second: f64,
     /// Bytes it would write: a full memtable at most.
     pub cost_bytes: u64,
     /// Pain it should relieve.
     pub relief_seconds_per_second: f64,
     /// Why, in words.
     pub reason: String,
+}
+
+impl Flush {
+    /// The worst range, with its share of the relief.
+    pub fn prediction(&self) -> RangeAssessment {
+        predicted_share(&self.before, self.pain_seconds_per_second, self.relief_seconds_per_second)
+    }
+
+    /// One more range that it is for.
+    pub(crate) fn add(&mut self, range: &RangeAssessment, relief: f64) {
+        add_range(range, (&mut self.ranges, &mut self.before, &mut self.pain_seconds_per_second));
+        self.relief_seconds_per_second += relief;
+    }
 }
 
 /// An option of a column family to set while its database is open.
@@ -156,12 +178,48 @@ pub struct SetOptions {
     pub value: String,
     /// The value that is in force, to be put back when the option is not wanted any more.
     pub restore: String,
-    /// The ranges that hurt, worst first.
+    /// The ranges that hurt.
     pub ranges: Vec<KeyRange>,
+    /// The worst of them: where the relief is to be looked for.
+    pub before: Box<RangeAssessment>,
+    /// Pain of all of them.
+    pub pain_seconds_per_second: f64,
     /// Pain it should relieve.
     pub relief_seconds_per_second: f64,
     /// Why, in words.
     pub reason: String,
+}
+
+impl SetOptions {
+    /// The worst range, with its share of the relief.
+    pub fn prediction(&self) -> RangeAssessment {
+        predicted_share(&self.before, self.pain_seconds_per_second, self.relief_seconds_per_second)
+    }
+
+    /// One more range that it is for.
+    pub(crate) fn add(&mut self, range: &RangeAssessment, relief: f64) {
+        add_range(range, (&mut self.ranges, &mut self.before, &mut self.pain_seconds_per_second));
+        self.relief_seconds_per_second += relief;
+    }
+}
+
+fn add_range(range: &RangeAssessment, to: (&mut Vec<KeyRange>, &mut RangeAssessment, &mut f64)) {
+    let (ranges, worst, pain) = to;
+    ranges.push(range.range.clone());
+    *pain += range.pain_seconds_per_second;
+    if range.pain_seconds_per_second >= worst.pain_seconds_per_second {
+        *worst = range.clone();
+    }
+}
+
+fn predicted(before: &RangeAssessment, relief_seconds_per_second: f64) -> RangeAssessment {
+    RangeAssessment { relief_seconds_per_second, ..before.clone() }
+}
+
+/// `relief` is that of ranges whose `pain` is this, and `worst` one of them.
+fn predicted_share(worst: &RangeAssessment, pain: f64, relief: f64) -> RangeAssessment {
+    let share = if pain > 0.0 { worst.pain_seconds_per_second / pain } else { 0.0 };
+    predicted(worst, relief * share)
 }
 
 /// A throttle to set.

@@ -251,22 +251,25 @@ impl<'a> Planner<'a> {
         for (number, slice) in (1..).zip(slices) {
             let rested = self.rested(evidence, column_family, &slice.range, RemedyKind::Compact);
             let relief = range.relief_seconds_per_second * whole.relief_share(&slice);
-            let wanted = Wanted {
+            let compact = CompactRange {
                 target: range.target.clone(),
                 database: range.database.clone(),
                 column_family: column_family.to_owned(),
-                of: range.range.clone(),
+                before: Box::new(range.clone()),
                 bottommost: slice.bottommost,
-                relief_per_byte: relief / price(slice.cost_bytes, slice.linked_bytes),
                 relief_seconds_per_second: relief,
                 cost_bytes: slice.cost_bytes,
                 largest_job_bytes: slice.largest_job_bytes,
                 linked_bytes: slice.linked_bytes,
                 deletions: slice.deletions,
                 reason: slice_reason(range, &slice, number, count),
+                range: slice.range,
+            };
+            let wanted = Wanted {
+                relief_per_byte: relief / price(slice.cost_bytes, slice.linked_bytes),
                 is_estimated: range.is_estimated,
                 queued_at: self.input.now,
-                range: slice.range,
+                compact,
             };
             match rested {
                 Err((rule, reason)) => self.left_out.add(wanted, rule, reason),
@@ -308,6 +311,8 @@ impl<'a> Planner<'a> {
                 database: range.database.clone(),
                 column_family,
                 ranges: Vec::new(),
+                before: Box::new(range.clone()),
+                pain_seconds_per_second: 0.0,
                 cost_bytes: options.write_buffer_size,
                 relief_seconds_per_second: 0.0,
                 reason: range.reason.clone(),
@@ -315,8 +320,7 @@ impl<'a> Planner<'a> {
             (flush, false)
         });
         *is_estimated |= range.is_estimated;
-        flush.ranges.push(range.range.clone());
-        flush.relief_seconds_per_second += relief;
+        flush.add(range, relief);
     }
 
     /// `option` is the name, the new value and the one in force.
@@ -337,14 +341,13 @@ impl<'a> Planner<'a> {
             value: value.to_owned(),
             restore,
             ranges: Vec::new(),
+            before: Box::new(range.clone()),
+            pain_seconds_per_second: 0.0,
             relief_seconds_per_second: 0.0,
             reason: range.reason.clone(),
         });
         // One option at a time: what the next one is good for shows when this one is in force.
-        if set.name == name {
-            set.relief_seconds_per_second += relief;
-        }
-        set.ranges.push(range.range.clone());
+        set.add(range, if set.name == name { relief } else { 0.0 });
     }
 
     fn subject(&self, column_family: Option<&str>, range: &KeyRange) -> String {
@@ -441,13 +444,13 @@ impl<'a> Planner<'a> {
             if compactions >= COMPACTIONS_MAX {
                 let reason = format!("{COMPACTIONS_MAX} compactions are planned before it");
                 self.left_out.add(wanted, Rule::QueueFull, reason);
-            } else if wanted.cost_bytes > left_bytes {
-                let reason = self.over_budget("compacting rewrites", wanted.cost_bytes, left_bytes);
+            } else if wanted.compact.cost_bytes > left_bytes {
+                let reason = self.over_budget("compacting rewrites", wanted.compact.cost_bytes, left_bytes);
                 self.left_out.add(wanted, Rule::OverBudget, reason);
             } else {
-                spent_bytes += wanted.cost_bytes;
+                spent_bytes += wanted.compact.cost_bytes;
                 compactions += 1;
-                actions.push(Action::CompactRange(compact(wanted)));
+                actions.push(Action::CompactRange(wanted.compact));
             }
         }
         for left in std::mem::take(&mut self.left_out).into_refusals() {
@@ -629,21 +632,4 @@ fn slice_reason(range: &RangeAssessment, slice: &Slice, number: usize, count: us
     }
     let (deletions, bytes) = (words::count(slice.deletions), words::bytes(slice.cost_bytes));
     format!("{}; slice {number} of {count}: {deletions} deletions, {bytes}{kept}", range.reason)
-}
-
-fn compact(wanted: Wanted) -> CompactRange {
-    CompactRange {
-        target: wanted.target,
-        database: wanted.database,
-        column_family: wanted.column_family,
-        range: wanted.range,
-        of: wanted.of,
-        bottommost: wanted.bottommost,
-        cost_bytes: wanted.cost_bytes,
-        largest_job_bytes: wanted.largest_job_bytes,
-        linked_bytes: wanted.linked_bytes,
-        relief_seconds_per_second: wanted.relief_seconds_per_second,
-        deletions: wanted.deletions,
-        reason: wanted.reason,
-    }
 }

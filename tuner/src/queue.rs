@@ -1,7 +1,6 @@
 //! Slices of ranges that are wanted, best first: bounded, and without overlaps.
 
-use crate::cost::Bottommost;
-use crate::range::KeyRange;
+use crate::plan::CompactRange;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -11,32 +10,10 @@ pub const QUEUE_CAPACITY: usize = 256;
 /// A slice that somebody should compact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wanted {
-    /// Target's name.
-    pub target: String,
-    /// Database directory.
-    pub database: String,
-    /// Column family.
-    pub column_family: String,
-    /// Keys.
-    pub range: KeyRange,
-    /// The range it is a slice of, or the same.
-    pub of: KeyRange,
-    /// What is done with the bottommost level's files.
-    pub bottommost: Bottommost,
+    /// What would be done.
+    pub compact: CompactRange,
     /// Rank: relief per byte of its price, which is what is rewritten and what hard links keep.
     pub relief_per_byte: f64,
-    /// Pain it would relieve.
-    pub relief_seconds_per_second: f64,
-    /// Bytes it would rewrite.
-    pub cost_bytes: u64,
-    /// Bytes that the largest of its jobs rewrites.
-    pub largest_job_bytes: u64,
-    /// Bytes that stay on the disk although they are rewritten.
-    pub linked_bytes: u64,
-    /// Deletions in it.
-    pub deletions: u64,
-    /// Why, in words.
-    pub reason: String,
     /// Whether the tombstones that it is for are an estimate.
     pub is_estimated: bool,
     /// Since when it is wanted; the older of equals comes first.
@@ -45,16 +22,18 @@ pub struct Wanted {
 
 impl Wanted {
     fn overlaps(&self, other: &Wanted) -> bool {
-        self.target == other.target
-            && self.database == other.database
-            && self.column_family == other.column_family
-            && self.range.overlaps(&other.range)
+        let (one, two) = (&self.compact, &other.compact);
+        one.target == two.target
+            && one.database == two.database
+            && one.column_family == two.column_family
+            && one.range.overlaps(&two.range)
     }
 
     /// Best first; a total order, so that the same things always stand in the same order.
     fn compare(&self, other: &Wanted) -> std::cmp::Ordering {
         let place = |item: &Wanted| {
-            (item.target.clone(), item.database.clone(), item.column_family.clone(), item.range.clone())
+            let CompactRange { target, database, column_family, range, .. } = item.compact.clone();
+            (target, database, column_family, range)
         };
         (other.relief_per_byte.total_cmp(&self.relief_per_byte))
             .then_with(|| self.queued_at.cmp(&other.queued_at))
@@ -111,7 +90,10 @@ impl Queue {
     /// Adds a range. The very same range is replaced and keeps its age. Of ranges that overlap the
     /// better ones stay; the new one gives way to an equal. Returns what is not in the queue now.
     pub fn push(&mut self, mut wanted: Wanted) -> Vec<Displaced> {
-        let is_same = |item: &Wanted| item.range == wanted.range && item.of == wanted.of;
+        let is_same = |item: &Wanted| {
+            let (one, two) = (&item.compact, &wanted.compact);
+            one.range == two.range && one.before.range == two.before.range
+        };
         let same = self.items.iter().position(|item| item.overlaps(&wanted) && is_same(item));
         if let Some(index) = same {
             let old = self.items.remove(index);
@@ -144,24 +126,30 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::key::Key;
+    use crate::range::KeyRange;
     use proptest::prelude::*;
+
+    /// The whole column family, assessed.
+    fn before() -> serde_json::Value {
+        serde_json::json!({
+            "target": "t", "database": "/db", "column_family": "a", "range": KeyRange::everything(),
+            "operations_per_second": 1.0, "tombstones_per_seek": 1.0, "memtable_tombstones_per_seek": 0.0,
+            "misses_per_seek": 0.0, "size_bytes": 1, "entries": 1, "deletions": 1, "density": 1.0,
+            "pain_seconds_per_second": 1.0, "relief_seconds_per_second": 1.0, "cost_bytes": 1,
+            "relief_per_byte": 1.0, "reason": "",
+        })
+    }
 
     fn wanted(begin: u8, length: u8, rank: u8, second: u8, family: &str) -> Wanted {
         let end = begin.checked_add(length).map(|end| Key::new([end]));
+        let json = serde_json::json!({
+            "target": "t", "database": "/db", "column_family": family,
+            "range": KeyRange::new(Key::new([begin]), end).unwrap(), "before": before(),
+            "cost_bytes": 1, "relief_seconds_per_second": 0.1, "deletions": 1, "reason": "",
+        });
         Wanted {
-            target: "t".to_owned(),
-            database: "/db".to_owned(),
-            column_family: family.to_owned(),
-            range: KeyRange::new(Key::new([begin]), end).unwrap(),
-            of: KeyRange::everything(),
-            bottommost: Bottommost::Force,
+            compact: serde_json::from_value(json).unwrap(),
             relief_per_byte: f64::from(rank),
-            relief_seconds_per_second: 0.1,
-            cost_bytes: 1,
-            largest_job_bytes: 1,
-            linked_bytes: 0,
-            deletions: 1,
-            reason: String::new(),
             is_estimated: false,
             queued_at: Timestamp::from_second(i64::from(second)).unwrap(),
         }
@@ -173,11 +161,11 @@ mod tests {
         assert!(queue.push(wanted(10, 10, 5, 0, "a")).is_empty());
         let worse = queue.push(wanted(15, 10, 4, 0, "a"));
         assert_eq!(
-            worse.first().map(|out| (out.wanted.range.begin.as_bytes(), out.cause)),
+            worse.first().map(|out| (out.wanted.compact.range.begin.as_bytes(), out.cause)),
             Some((&[15u8][..], DisplacedBy::Overlap))
         );
         let better = queue.push(wanted(15, 10, 6, 0, "a"));
-        assert_eq!(better.first().map(|out| out.wanted.range.begin.as_bytes()), Some(&[10u8][..]));
+        assert_eq!(better.first().map(|out| out.wanted.compact.range.begin.as_bytes()), Some(&[10u8][..]));
         assert!(queue.push(wanted(15, 10, 1, 0, "b")).is_empty());
         assert_eq!(queue.len(), 2);
     }

@@ -3,7 +3,7 @@
 
 use crate::cost::Levels;
 use crate::plan::{CompactRange, Rule};
-use crate::rank::{COST_BYTES_MIN, RangeAssessment};
+use crate::rank::COST_BYTES_MIN;
 use crate::slice::prediction_of;
 use crate::words;
 
@@ -12,9 +12,9 @@ use crate::words;
 pub const DEARER_FACTOR_MAX: u64 = 2;
 
 /// The compaction at what it costs with the column family's files as they are now, and with its bottommost files treated
-/// as these want it. `of` is the range that it was cut from.
-pub fn as_of_now(planned: &CompactRange, levels: &Levels, of: &RangeAssessment) -> CompactRange {
-    let (bottommost, prediction) = prediction_of(levels, &planned.range, of);
+/// as these want it.
+pub fn as_of_now(planned: &CompactRange, levels: &Levels) -> CompactRange {
+    let (bottommost, prediction) = prediction_of(levels, &planned.range, &planned.before);
     CompactRange {
         bottommost,
         cost_bytes: prediction.read_bytes,
@@ -72,6 +72,7 @@ mod tests {
     use crate::options::ColumnFamilyOptions;
     use crate::policy::GuardPolicy;
     use crate::range::KeyRange;
+    use crate::rank::RangeAssessment;
 
     const MIB: u64 = 1 << 20;
 
@@ -111,8 +112,8 @@ mod tests {
             target: "t".to_owned(),
             database: "/db".to_owned(),
             column_family: "cf".to_owned(),
-            range: range.clone(),
-            of: range,
+            before: Box::new(assessed(&range)),
+            range,
             bottommost: Bottommost::ForceOptimized,
             cost_bytes: 16 * MIB,
             largest_job_bytes: 16 * MIB,
@@ -125,7 +126,7 @@ mod tests {
 
     fn now(files: &[SstFile]) -> CompactRange {
         let levels = Levels::of(&files.iter().collect::<Vec<_>>(), &ColumnFamilyOptions::default());
-        as_of_now(&planned(), &levels, &assessed(&planned().range))
+        as_of_now(&planned(), &levels)
     }
 
     /// A flush and RocksDB's own compaction have put a wide file over the ten: the slice takes all of them along.

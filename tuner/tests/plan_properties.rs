@@ -378,9 +378,7 @@ proptest! {
                 same && !refusal.reason.is_empty()
             });
             let acted = plan.actions.iter().any(|action| match action {
-                Action::CompactRange(CompactRange { column_family, of, .. }) => {
-                    Some(column_family) == range.column_family.as_ref() && *of == range.range
-                }
+                Action::CompactRange(CompactRange { before, .. }) => **before == *range,
                 Action::Flush(Flush { column_family, ranges, .. })
                 | Action::SetOptions(SetOptions { column_family, ranges, .. }) => {
                     Some(column_family) == range.column_family.as_ref() && ranges.contains(&range.range)

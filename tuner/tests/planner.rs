@@ -278,7 +278,8 @@ fn shown_plan(plan: &Plan, policy: &Policy) -> String {
 }
 
 fn shown_compaction(compact: &CompactRange, policy: &Policy) -> String {
-    let CompactRange { database, column_family, range, of, bottommost, reason, .. } = compact;
+    let CompactRange { database, column_family, range, before, bottommost, reason, .. } = compact;
+    let of = &before.range;
     let slice = match range == of {
         true => String::new(),
         false => format!(" of {}", words::range(of, policy.keys)),

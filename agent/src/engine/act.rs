@@ -27,7 +27,6 @@ use sexton_tuner::guard::Course;
 use sexton_tuner::plan::{Action, CompactRange};
 use sexton_tuner::policy::{ActuatorKind, KeyDisplay, Mode};
 use sexton_tuner::range::KeyRange;
-use sexton_tuner::rank::RangeAssessment;
 use sexton_tuner::reprice::{as_of_now, is_still_worth_it};
 use sexton_tuner::schedule::io_budget_at;
 use std::collections::HashSet;
@@ -75,22 +74,22 @@ impl Engine {
     /// Compacts one range, unless a guard objects; the snapshot shows it as running meanwhile. Gives whether the target
     /// may be acted on further in this cycle.
     fn compact(&mut self, planned: &CompactRange, control: &mut Control) -> bool {
-        let Some(before) = self.assessed(planned) else { return true };
+        let before = &planned.before;
         let read = |watched| read_files(watched, Path::new(&planned.database));
         let files_before = self.watched_mut(&planned.target).and_then(read);
         // Budget and guards are asked for the price of now.
-        let Some(compact) = &self.repriced(planned, &before, files_before.as_ref()) else { return true };
+        let Some(compact) = &self.repriced(planned, files_before.as_ref()) else { return true };
         if self.bears(compact).is_err() {
             return false;
         }
-        let Some(id) = self.begin(compact, &before) else { return false };
+        let Some(id) = self.begin(compact) else { return false };
         control.begin_action();
         control.publish(self.snapshot());
         let Some(watched) = self.watched_mut(&compact.target) else { return false };
         let process = watched.target.process;
         let memtables_before = memtables(watched, compact);
-        let asked = with_ends(watched, compact, &before, files_before.as_ref());
-        if nothing_left(compact, &before, files_before.as_ref()) {
+        let asked = with_ends(watched, compact, files_before.as_ref());
+        if nothing_left(compact, before, files_before.as_ref()) {
             self.history.end(id, false, |action| {
                 action.state = "skipped".into();
                 action.outcome = "an earlier compaction has dropped its deletions already".into();
@@ -119,9 +118,7 @@ impl Engine {
             self.unseen.add(process, PathBuf::from(&compact.database));
         }
         if is_done(&ran) {
-            // What is looked for afterwards is what this slice promised, in the whole range.
-            let promised = compact.relief_seconds_per_second;
-            self.history.owe(id, RangeAssessment { relief_seconds_per_second: promised, ..before });
+            self.history.owe(id, compact.prediction());
         }
         control.publish(self.snapshot());
         ran.given_up_for.is_none()
@@ -147,17 +144,12 @@ impl Engine {
 
     /// The slice at what it costs with the files of now. `None` where it is no longer worth that, or not paid for any
     /// more; that is told.
-    fn repriced(
-        &mut self,
-        planned: &CompactRange,
-        of: &RangeAssessment,
-        files: Option<&SstRead>,
-    ) -> Option<CompactRange> {
+    fn repriced(&mut self, planned: &CompactRange, files: Option<&SstRead>) -> Option<CompactRange> {
         let watched = self.watched_mut(&planned.target)?;
         // MyRocks compacts all there is, and chooses the way by itself.
         let chooses = watched.entry.actuator != ActuatorKind::Sql;
         let levels = files.filter(|_| chooses).map(|files| levels(watched, planned, files));
-        let now = levels.map_or_else(|| planned.clone(), |levels| as_of_now(planned, &levels, of));
+        let now = levels.map_or_else(|| planned.clone(), |levels| as_of_now(planned, &levels));
         let time = jiff::Timestamp::now();
         self.bucket.refill(io_budget_at(&self.options.policy, time), time);
         let verdict = is_still_worth_it(planned, &now, self.bucket.available_bytes());
@@ -290,7 +282,7 @@ impl Engine {
     }
 
     /// Writes down that an action begins; `None`: its target has gone, or it cannot be written down.
-    fn begin(&mut self, compact: &CompactRange, before: &RangeAssessment) -> Option<u64> {
+    fn begin(&mut self, compact: &CompactRange) -> Option<u64> {
         let keys = self.options.policy.keys;
         let watched = self.watched_mut(&compact.target)?;
         let place = Place {
@@ -309,22 +301,11 @@ impl Engine {
             cost_bytes: compact.cost_bytes,
             linked_bytes: compact.linked_bytes,
             reason: compact.reason.clone(),
-            pain_before: before.pain_seconds_per_second,
+            pain_before: compact.before.pain_seconds_per_second,
             relief_promised: compact.relief_seconds_per_second,
             ..ActionView::default()
         };
         self.history.begin(Begun { view, process, place: Some(place), option: None }).ok()
-    }
-
-    /// The assessment that the plan's action came from.
-    fn assessed(&self, compact: &CompactRange) -> Option<RangeAssessment> {
-        let found = self.plan.assessments.iter().find(|assessed| {
-            assessed.target == compact.target
-                && assessed.database == compact.database
-                && assessed.column_family.as_ref() == Some(&compact.column_family)
-                && assessed.range == compact.of
-        });
-        found.cloned()
     }
 
     /// What an operator would run to the same end.
@@ -353,14 +334,9 @@ fn levels(watched: &Watched, compact: &CompactRange, files: &SstRead) -> Levels 
 
 /// The slice as it is asked for: an end that is open would have RocksDB flush and compact without a look at what there
 /// is.
-fn with_ends(
-    watched: &Watched,
-    compact: &CompactRange,
-    of: &RangeAssessment,
-    files: Option<&SstRead>,
-) -> CompactRange {
+fn with_ends(watched: &Watched, compact: &CompactRange, files: Option<&SstRead>) -> CompactRange {
     let files = files.filter(|_| watched.entry.actuator != ActuatorKind::Sql);
-    let range = files.map(|files| closed(&compact.range, &own(compact, files), of));
+    let range = files.map(|files| closed(&compact.range, &own(compact, files), &compact.before));
     CompactRange { range: range.unwrap_or_else(|| compact.range.clone()), ..compact.clone() }
 }
 

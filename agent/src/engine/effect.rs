@@ -166,12 +166,19 @@ mod tests {
     /// gone from it.
     #[test]
     fn deletions_that_a_snapshot_keeps_are_kept_however_wide_the_files_were() {
+        let before = serde_json::json!({
+            "target": "t", "database": "/db", "column_family": "cf", "range": KeyRange::everything(),
+            "operations_per_second": 1.0, "tombstones_per_seek": 1.0, "memtable_tombstones_per_seek": 0.0,
+            "misses_per_seek": 0.0, "size_bytes": 1, "entries": 1, "deletions": 1, "density": 1.0,
+            "pain_seconds_per_second": 1.0, "relief_seconds_per_second": 1.0, "cost_bytes": 1,
+            "relief_per_byte": 1.0, "reason": ""
+        });
         let compact = CompactRange {
             target: "t".into(),
             database: "/db".into(),
             column_family: "cf".into(),
             range: KeyRange::new(Key::new([100]), Some(Key::new([120]))).unwrap(),
-            of: KeyRange::everything(),
+            before: serde_json::from_value(before).unwrap(),
             bottommost: Bottommost::Default,
             cost_bytes: 0,
             largest_job_bytes: 0,

@@ -27,18 +27,9 @@ struct Subject<'a> {
     /// What is set, `name=value`; empty for a flush.
     setting: String,
     cost_bytes: u64,
-    /// Pain that it promises to relieve in all its ranges, seconds per second.
-    relief: f64,
+    /// The worst range of the action, with its share of the relief: what came of it is measured there.
+    prediction: RangeAssessment,
     reason: &'a str,
-}
-
-/// The worst range of an action: what came of it is measured there.
-struct Worst {
-    before: RangeAssessment,
-    /// The action's relief in this range.
-    promised: f64,
-    /// Deletions in the column family's memtables before.
-    memtable_deletions: Option<u64>,
 }
 
 impl Engine {
@@ -51,14 +42,14 @@ impl Engine {
             column_family: &flush.column_family,
             setting: String::new(),
             cost_bytes: flush.cost_bytes,
-            relief: flush.relief_seconds_per_second,
+            prediction: flush.prediction(),
             reason: &flush.reason,
         };
-        let Some(worst) = self.worst(&subject, &flush.ranges) else { return };
+        let memtable_deletions = self.memtable_deletions(&subject);
         if self.bears_flush(flush).is_err() {
             return;
         }
-        let Some(id) = self.begin_remedy(&subject, &worst, None) else { return };
+        let Some(id) = self.begin_remedy(&subject, None) else { return };
         control.begin_action();
         control.publish(self.snapshot());
         let started = Instant::now();
@@ -70,7 +61,7 @@ impl Engine {
             self.charge(flush.cost_bytes);
         }
         let outcome = result.map(|_| "flushed".to_owned());
-        self.end_remedy(id, &subject, started, outcome, worst);
+        self.end_remedy(id, &subject, started, outcome, memtable_deletions);
         control.publish(self.snapshot());
     }
 
@@ -84,15 +75,15 @@ impl Engine {
             column_family: &set.column_family,
             setting: format!("{}={}", set.name, set.value),
             cost_bytes: 0,
-            relief: set.relief_seconds_per_second,
+            prediction: set.prediction(),
             reason: &set.reason,
         };
-        let Some(worst) = self.worst(&subject, &set.ranges) else { return };
+        let memtable_deletions = self.memtable_deletions(&subject);
         let Some(record) = self.option_record(set) else { return };
         if self.bears_option(set).is_err() {
             return;
         }
-        let Some(id) = self.begin_remedy(&subject, &worst, Some(record.clone())) else { return };
+        let Some(id) = self.begin_remedy(&subject, Some(record.clone())) else { return };
         control.begin_action();
         let started = Instant::now();
         let task = self.located(&subject).map(|(process, column_family)| {
@@ -115,7 +106,7 @@ impl Engine {
             Err(_) => self.history.forget_option(id),
         }
         let outcome = result.map(|_| format!("{} was {} before", set.name, set.restore));
-        self.end_remedy(id, &subject, started, outcome, worst);
+        self.end_remedy(id, &subject, started, outcome, memtable_deletions);
         control.publish(self.snapshot());
     }
 
@@ -167,30 +158,8 @@ impl Engine {
         read.memtable_deletions().map(MemtableDeletions::total)
     }
 
-    /// The worst of the ranges that the action is for, with its part of the relief.
-    fn worst(&self, subject: &Subject<'_>, ranges: &[KeyRange]) -> Option<Worst> {
-        let of_it = |assessed: &&RangeAssessment| {
-            assessed.target == subject.target
-                && assessed.database == subject.database
-                && assessed.column_family.as_deref() == Some(subject.column_family)
-                && ranges.contains(&assessed.range)
-        };
-        let assessed = || self.plan.assessments.iter().filter(of_it);
-        let pain = |assessed: &RangeAssessment| assessed.pain_seconds_per_second;
-        let worst = assessed().max_by(|one, two| pain(one).total_cmp(&pain(two)))?;
-        let all: f64 = assessed().map(pain).sum();
-        let share = if all > 0.0 { pain(worst) / all } else { 0.0 };
-        let (before, promised) = (worst.clone(), subject.relief * share);
-        Some(Worst { before, promised, memtable_deletions: self.memtable_deletions(subject) })
-    }
-
     /// Writes down that an action begins; `None`: its target has gone, or it cannot be written down.
-    fn begin_remedy(
-        &mut self,
-        subject: &Subject<'_>,
-        worst: &Worst,
-        option: Option<OptionRecord>,
-    ) -> Option<u64> {
+    fn begin_remedy(&mut self, subject: &Subject<'_>, option: Option<OptionRecord>) -> Option<u64> {
         let watched = self.watched_mut(subject.target)?;
         let place = Place {
             database: watched.identity_of(Path::new(subject.database))?,
@@ -206,8 +175,8 @@ impl Engine {
             begin: subject.setting.clone(),
             cost_bytes: subject.cost_bytes,
             reason: subject.reason.to_owned(),
-            pain_before: worst.before.pain_seconds_per_second,
-            relief_promised: worst.promised,
+            pain_before: subject.prediction.pain_seconds_per_second,
+            relief_promised: subject.prediction.relief_seconds_per_second,
             ..ActionView::default()
         };
         self.history.begin(Begun { view, process, place: Some(place), option }).ok()
@@ -220,7 +189,7 @@ impl Engine {
         subject: &Subject<'_>,
         started: Instant,
         result: Result<String, ExecuteError>,
-        worst: Worst,
+        memtable_deletions_before: Option<u64>,
     ) {
         let handles = self.located(subject).map(|(_, pointers)| pointers);
         if let Some(watched) = self.watched_mut(subject.target) {
@@ -245,13 +214,12 @@ impl Engine {
         let memtable_deletions = self.memtable_deletions(subject);
         self.history.end(id, result.is_ok(), |action| {
             action.duration_seconds = started.elapsed().as_secs_f64();
-            action.memtable_deletions_before = worst.memtable_deletions;
+            action.memtable_deletions_before = memtable_deletions_before;
             action.memtable_deletions_after = memtable_deletions;
             (action.state, action.outcome) = (state.into(), outcome);
         });
         if result.is_ok() {
-            let promised = worst.promised;
-            self.history.owe(id, RangeAssessment { relief_seconds_per_second: promised, ..worst.before });
+            self.history.owe(id, subject.prediction.clone());
         }
     }
 }

@@ -131,11 +131,18 @@ mod tests {
 
     /// A plan that wants one range of `/db` compacted in `java-1`.
     fn plan() -> Plan {
+        let before = serde_json::json!({
+            "target": "java-1", "database": "/db", "column_family": "default",
+            "range": { "begin": "61", "end": "62" }, "operations_per_second": 1.0, "tombstones_per_seek": 1.0,
+            "memtable_tombstones_per_seek": 0.0, "misses_per_seek": 0.0, "size_bytes": 1, "entries": 1,
+            "deletions": 1, "density": 1.0, "pain_seconds_per_second": 1.0, "relief_seconds_per_second": 1.0,
+            "cost_bytes": 1, "relief_per_byte": 1.0, "reason": ""
+        });
         serde_json::from_value(serde_json::json!({
             "at": "2026-11-20T10:00:00Z", "budget_bytes": 1, "cost_bytes": 1, "refusals": [], "assessments": [],
             "actions": [{
                 "action": "compact_range", "target": "java-1", "database": "/db", "column_family": "default",
-                "range": { "begin": "61", "end": "62" }, "of": { "begin": "61", "end": "62" },
+                "range": { "begin": "61", "end": "62" }, "before": before,
                 "bottommost": "force", "cost_bytes": 1, "relief_seconds_per_second": 1.0, "deletions": 1, "reason": ""
             }]
         }))

@@ -373,3 +373,58 @@ fn failures_are_counted_by_kind_of_action() {
     };
     assert_eq!((fails("flush"), fails("compact_range"), fails("flush")), (1, 1, 2));
 }
+
+/// Every record of a store that the first release has left: key, space, JSON. `{"pid":1,"start_time_ticks":1}` stands for a
+/// process that lives.
+const FIRST_RELEASE: &str = include_str!("../../../journal/tests/schema_1.records");
+
+/// A state directory as the first release has left it.
+fn left_by_first_release() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let store = rust_rocksdb::DB::open_default(folder.path().join("store")).unwrap();
+    let living = serde_json::to_string(&own()).unwrap();
+    for line in FIRST_RELEASE.replace(r#"{"pid":1,"start_time_ticks":1}"#, &living).lines() {
+        let (key, value) = line.split_once(' ').unwrap();
+        store.put(key, value).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn what_the_first_release_has_written_is_read_and_nothing_is_done_twice() {
+    let folder = left_by_first_release();
+    let mut history = open(folder.path());
+    let states: Vec<String> =
+        history.actions().iter().rev().map(|it| format!("{} {}", it.action, it.state)).collect();
+    let expected = "compact_range interrupted,flush interrupted,compact_range skipped,compact_range failed,\
+        compact_range cancelled,compact_range stopped,compact_range did_not_help,compact_range did_not_help,\
+        compact_range helped,compact_range done,compact_range done,flush done,flush failed,set_options done,\
+        set_options done,set_options failed,set_throttle done,set_throttle failing,set_throttle interrupted,\
+        set_throttle failed,compact_range running,compact_range interrupted,flush interrupted,\
+        set_options interrupted";
+    assert_eq!(states.join(","), expected);
+    let due: Vec<u64> = history.due("java-4711").iter().map(|owed| owed.id).collect();
+    assert_eq!((due, history.owes("java-4000")), (vec![12, 10], false));
+    let unsettled: Vec<_> = history.unsettled().iter().map(|it| (it.id, it.job)).collect();
+    assert_eq!(unsettled, [(21, 1_795_300_000_000)]);
+    let options: Vec<_> =
+        history.options().records().iter().map(|it| (it.action_id, it.restore.as_str())).collect();
+    assert_eq!(options, [(14, "0"), (24, "4")]);
+    let throttles: Vec<_> = history.throttles().into_keys().map(|(_, name)| name).collect();
+    assert_eq!(throttles, ["deletion", "heartbeat", "scrub"]);
+    assert_eq!(history.budget().unwrap().tokens_bytes, -5);
+    assert_eq!(history.take_interrupted_bytes(), 10_500);
+    assert_eq!(history.take_interrupted().len(), 1);
+    let database = DatabaseIdentity { path: "/var/db/om".into(), inode: 4711 };
+    let failures: Vec<u32> =
+        history.past_actions(&database).iter().map(|past| past.failures_in_a_row).collect();
+    assert_eq!(failures, [0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let other = DatabaseIdentity { path: "/var/db/scm".into(), inode: 4712 };
+    let now = "2026-11-22T06:45:07Z".parse().unwrap();
+    assert_eq!(history.surveys.since_window_ns(&[other], now), Some(7_000_000_000));
+    assert_eq!(history.surveys.since_window_ns(&[database], now), None, "something was wanted");
+    assert_eq!(history.chronicle().events().len(), 73 + 4, "four actions were interrupted");
+    drop(history);
+    let mut again = open(folder.path());
+    assert_eq!((again.chronicle().events().len(), again.take_interrupted_bytes()), (73 + 4, 0));
+}
