@@ -75,8 +75,8 @@ impl From<sexton_inspect::error::InspectError> for Failure {
     }
 }
 
-impl From<crate::state::StateError> for Failure {
-    fn from(error: crate::state::StateError) -> Failure {
+impl From<crate::engine::EngineError> for Failure {
+    fn from(error: crate::engine::EngineError) -> Failure {
         Failure::new(&error, error.remedy())
     }
 }

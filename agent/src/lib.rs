@@ -5,7 +5,6 @@
 //! `sexton-inspect`, `sexton-probe`, `sexton-sst` and `sexton-execute`.
 
 pub mod api;
-pub mod audit;
 pub mod command;
 pub mod doctor;
 pub mod engine;
@@ -14,6 +13,5 @@ pub mod keeper;
 pub mod log;
 pub mod policy_file;
 pub mod snapshot;
-pub mod state;
 pub mod text;
 pub mod top;

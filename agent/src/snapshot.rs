@@ -4,10 +4,12 @@
 //! into the engine. Keys are in here redacted unless the policy says otherwise, so nothing behind this
 //! line has to remember to do it.
 
-use crate::audit::Event;
 use serde::{Deserialize, Serialize};
+use sexton_journal::{ActionCounts, Event};
 use sexton_tuner::evidence::Counters;
 use std::collections::BTreeMap;
+
+pub use sexton_journal::{ACTIONS_PUBLISHED_MAX, EVENTS_PUBLISHED_MAX};
 
 /// Everything the outside may know, as of one moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -22,17 +24,13 @@ pub struct Snapshot {
     pub ranges: Vec<RangeView>,
     /// The current plan.
     pub plan: PlanView,
-    /// What was done, newest first, at most [`ACTIONS_KEPT_MAX`] and what is failing still.
+    /// What was done, newest first, at most [`ACTIONS_PUBLISHED_MAX`] and what has no end yet.
     pub actions: Vec<ActionView>,
-    /// What was told, oldest first, at most [`EVENTS_PUBLISHED_MAX`].
+    /// Counts of actions since the agent's start, by target.
+    pub action_counts: BTreeMap<String, ActionCounts>,
+    /// What was emitted, oldest first, at most [`EVENTS_PUBLISHED_MAX`].
     pub events: Vec<Event>,
 }
-
-/// Events published: who asks every few seconds misses none, and a page of them is not long.
-pub const EVENTS_PUBLISHED_MAX: usize = 256;
-
-/// Actions kept for the API: a day of one action every ten minutes.
-pub const ACTIONS_KEPT_MAX: usize = 144;
 
 /// Ranges published per target: more than an operator would read, few enough for a page.
 pub const RANGES_PUBLISHED_MAX: usize = 200;
@@ -363,9 +361,6 @@ pub struct RefusalView {
     /// In words.
     pub reason: String,
 }
-
-/// State of an action whose throttle could not be set, and is tried again.
-pub const FAILING: &str = "failing";
 
 /// Something that was done.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

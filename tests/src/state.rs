@@ -1,9 +1,10 @@
 //! An agent's state directory, read by the tests themselves: the store with RocksDB, the audit log line by line.
 
-use crate::agent::{count, text};
+use crate::agent::count;
 use anyhow::{Context, Result, ensure};
 use rust_rocksdb::{DB, IteratorMode, Options};
 use serde_json::Value;
+use sexton_tuner::run::{Action, ActionKind, Outcome};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -26,6 +27,15 @@ pub fn records(directory: &Path, kind: &str) -> Result<BTreeMap<String, Value>> 
         }
     }
     Ok(records)
+}
+
+/// The actions in the store of an agent that has ended, in the order of their numbers.
+pub fn actions(directory: &Path) -> Result<Vec<Action>> {
+    let read = |mut record: Value| {
+        let action = record.get_mut("action").map(Value::take).context("a record without an action")?;
+        serde_json::from_value(action).context("a record that is no action")
+    };
+    records(directory, "action")?.into_values().map(read).collect()
 }
 
 /// The events of an audit log, oldest first; torn lines are passed over, and there may be one a kill.
@@ -58,14 +68,21 @@ pub fn wait_for_event(audit_log: &Path, name: &str, limit: Duration) -> bool {
 }
 
 /// Fails unless these events tell of one beginning and one end of an action, as the history shows it.
-pub fn check_told_once(action: &Value, events: &[Value]) -> Result<()> {
-    let id = count(action, "/id")?;
-    let about = events.iter().filter(|event| count(event, "/action_id").is_ok_and(|about| about == id));
+pub fn check_told_once(action: &Action, events: &[Value]) -> Result<()> {
+    let about = events.iter().filter(|event| count(event, "/action_id").is_ok_and(|id| id == action.id.0));
     let told: Vec<&str> = about
         .map(name)
-        .filter(|name| ["slice_started", "slice_done", "interrupted"].contains(name))
+        .filter(|name| name.ends_with("_started") || name.ends_with("_done") || *name == "interrupted")
         .collect();
-    let end = if text(action, "/state") == "interrupted" { "interrupted" } else { "slice_done" };
-    ensure!(told == ["slice_started", end], "{told:?} was told of {action}");
+    let what = match action.kind {
+        ActionKind::Compact(_) => "slice",
+        ActionKind::Flush(_) => "flush",
+        ActionKind::ChangeSetting(_) => "setting_change",
+    };
+    let end = match action.state.outcome() {
+        Some(Outcome::Interrupted) => "interrupted".to_owned(),
+        _ => format!("{what}_done"),
+    };
+    ensure!(told == [format!("{what}_started"), end], "{told:?} was told of {action:?}");
     Ok(())
 }

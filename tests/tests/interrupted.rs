@@ -6,9 +6,10 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use sexton_tests::agent::{self, Agent, count, text};
+use sexton_tests::agent::{self, Agent, text};
 use sexton_tests::workload::{self, Start, Workload};
 use sexton_tests::{artifact, state};
+use sexton_tuner::run::Outcome;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -94,18 +95,16 @@ fn the_hook_is_asked_what_became_of_an_interrupted_action() -> Result<()> {
 fn check(state: &Path, hook_log: &str) -> Result<()> {
     let events = state::events(&state.join("audit.jsonl"))?;
     let mut settled = 0;
-    for record in state::records(state, "action")?.into_values() {
-        let action = record.get("view").context("a record without an action")?;
-        state::check_told_once(action, &events)?;
-        if !text(action, "/outcome").contains(SETTLED) {
-            continue;
-        }
+    for action in state::actions(state)? {
+        state::check_told_once(&action, &events)?;
+        let end = action.state.end().with_context(|| format!("an action without an end: {action:?}"))?;
+        let Some((_, said)) = end.message.split_once(SETTLED) else { continue };
         settled += 1;
-        let job = count(&record, "/job")?;
+        let job = said.split_whitespace().nth(3).with_context(|| format!("no job in {said:?}"))?;
         let line = hook_log.lines().find(|line| line.contains(&format!("compaction {job} ended after")));
-        let line = line.with_context(|| format!("the hook has no job {job}: {record}"))?;
+        let line = line.with_context(|| format!("the hook has no job {job}: {action:?}"))?;
         let is_done = line.ends_with("None");
-        ensure!(is_done == (text(action, "/state") == "done"), "the hook: {line}; the history: {action}");
+        ensure!(is_done == (end.outcome == Outcome::Done), "the hook: {line}; the history: {action:?}");
     }
     ensure!(settled >= SETTLED_WANTED, "only {settled} actions were settled by asking the hook");
     Ok(())

@@ -9,9 +9,10 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use sexton_tests::agent::{self, Agent, START_LIMIT, count, text};
+use sexton_tests::agent::{self, Agent, START_LIMIT, count};
 use sexton_tests::workload::{self, Start, Workload};
 use sexton_tests::{artifact, state};
+use sexton_tuner::run::{Action, Outcome};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
@@ -154,15 +155,12 @@ fn start(directory: &Path, hook_log: &Path) -> Result<Workload> {
 /// Each action has one number, one beginning and one end, in the store and in the audit log; the hook has done no
 /// compaction that is not among them; and no range was acted on again within its cooldown.
 fn check_history(state: &Path, hook_log: &str) -> Result<Counts> {
-    let actions: Vec<Value> = state::records(state, "action")?
-        .into_values()
-        .map(|mut record| record.get_mut("view").map(Value::take).context("a record without an action"))
-        .collect::<Result<_>>()?;
+    let actions = state::actions(state)?;
     let mut by_state: BTreeMap<String, u64> = BTreeMap::new();
     for (number, action) in (1..).zip(&actions) {
-        ensure!(count(action, "/id")? == number, "ids do not count from 1 without a gap: {action}");
-        ensure!(!text(action, "/ended_at").is_empty(), "an action without an end: {action}");
-        *by_state.entry(text(action, "/state").to_owned()).or_default() += 1;
+        ensure!(action.id.0 == number, "ids do not count from 1 without a gap: {action:?}");
+        ensure!(action.state.end().is_some(), "an action without an end: {action:?}");
+        *by_state.entry(action.state.name().to_owned()).or_default() += 1;
     }
     let of = |states: &[&str]| states.iter().filter_map(|state| by_state.get(*state)).sum::<u64>();
     println!("{} actions: {by_state:?}", actions.len());
@@ -194,37 +192,24 @@ fn check_history(state: &Path, hook_log: &str) -> Result<Counts> {
 }
 
 /// Whether an action was under way when its agent was killed: what became of it the hook said afterwards, or nobody.
-fn was_cut_off(action: &Value) -> bool {
-    text(action, "/state") == "interrupted" || text(action, "/outcome").starts_with("the agent ended")
+fn was_cut_off(action: &Action) -> bool {
+    action.state.end().is_some_and(|end| end.message.starts_with("the agent ended"))
 }
 
 /// Cooldowns are kept in whole seconds.
-fn check_cooldowns(actions: &[Value]) -> Result<()> {
-    let seconds = |action: &Value, field: &str| -> Result<i64> {
-        Ok(text(action, field)
-            .parse::<jiff::Timestamp>()
-            .with_context(|| format!("{field} of {action}"))?
-            .as_second())
-    };
-    let rests = ["done", "helped", "did_not_help", "interrupted"];
+fn check_cooldowns(actions: &[Action]) -> Result<()> {
     for (at, later) in actions.iter().enumerate() {
-        for earlier in actions.iter().take(at).filter(|action| rests.contains(&text(action, "/state"))) {
-            if !overlap(earlier, later) {
-                continue;
-            }
-            let pause = seconds(later, "/started_at")? - seconds(earlier, "/ended_at")?;
-            ensure!(pause >= COOLDOWN_SECONDS, "repeated {pause} s after: {earlier}, then {later}");
+        for earlier in actions.iter().take(at) {
+            let Some(end) = earlier.state.end() else { continue };
+            let rests = matches!(end.outcome, Outcome::Done | Outcome::Interrupted);
+            let overlaps =
+                earlier.place.as_ref().zip(later.place.as_ref()).is_some_and(|(one, two)| one.overlaps(two));
+            let pause = later.started.at.as_second() - end.at.at.as_second();
+            ensure!(
+                !rests || !overlaps || pause >= COOLDOWN_SECONDS,
+                "repeated {pause} s after: {earlier:?}, then {later:?}"
+            );
         }
     }
     Ok(())
-}
-
-/// Whether two actions are about the same keys; keys are shown as they are.
-fn overlap(one: &Value, two: &Value) -> bool {
-    let begins_before_end = |one: &Value, two: &Value| {
-        two.get("end").and_then(Value::as_str).is_none_or(|end| text(one, "/begin") < end)
-    };
-    text(one, "/subject") == text(two, "/subject")
-        && begins_before_end(one, two)
-        && begins_before_end(two, one)
 }

@@ -145,8 +145,8 @@ fn on_a_full_disk_the_agent_watches_and_acts_again_when_there_is_room() -> Resul
     let logged: Vec<u64> = logged.iter().map(|event| count(event, "/id")).collect::<Result<_>>()?;
     ensure!(told.iter().all(|id| logged.contains(id)), "{told:?} was told, {logged:?} is in the file");
     ensure!(logged.is_sorted_by(|one, two| one < two), "events are out of order or twice: {logged:?}");
-    for record in state::records(&state, "action")?.values() {
-        ensure!(!text(record, "/view/ended_at").is_empty(), "an action without an end: {record}");
+    for action in state::actions(&state)? {
+        ensure!(action.state.end().is_some(), "an action without an end: {action:?}");
     }
     drop((workload, disk));
     Ok(())
@@ -175,9 +175,9 @@ fn a_target_that_is_killed_in_a_slice_is_told_of_and_its_range_rests() -> Result
     let ended = ended.context("the action is not in the history")?;
     ensure!(text(ended, "/state") == "failed" && !text(ended, "/ended_at").is_empty(), "{ended}");
     agent.stop()?;
-    let records = state::records(&directory.path().join("state"), "action")?;
-    let last = records.values().next_back().context("no action is stored")?;
-    ensure!(last.get("past").is_some_and(|past| !past.is_null()), "its range does not rest: {last}");
+    let actions = state::actions(&directory.path().join("state"))?;
+    let last = actions.last().context("no action is stored")?;
+    ensure!(last.state.end().is_some_and(|end| end.rests), "its range does not rest: {last:?}");
     Ok(())
 }
 

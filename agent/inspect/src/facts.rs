@@ -3,17 +3,12 @@
 //! Finding these facts is the business of the sibling modules; using them that of `probe`, `sst` and
 //! `actuator`. Nothing here touches the system.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use sexton_tuner::run::DatabaseIdentity;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// Names a process for as long as it lives: a pid alone can be reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ProcessId {
-    /// Process id in the agent's own pid namespace.
-    pub pid: u32,
-    /// Start time in clock ticks since boot, from `/proc/PID/stat`.
-    pub start_time_ticks: u64,
-}
+pub use sexton_tuner::run::ProcessId;
 
 /// Identity of a mapped file, as the kernel prints it in `/proc/PID/maps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -78,6 +73,14 @@ pub struct DatabaseDirectory {
     pub path_from_agent: PathBuf,
     /// Whether the process has it open for reading only: it neither holds its lock nor writes its log or manifest.
     pub is_read_only: bool,
+}
+
+impl DatabaseDirectory {
+    /// The identity of an open database.
+    pub fn identity(&self) -> DatabaseIdentity {
+        let inode = std::fs::metadata(&self.path_from_agent).map_or(0, |metadata| metadata.ino());
+        DatabaseIdentity { path: self.path.clone(), inode }
+    }
 }
 
 /// The executable or shared library that holds RocksDB's code in a target.

@@ -5,12 +5,12 @@
 pub mod list;
 
 use self::list::{Kind, METRICS};
-use super::tally::{STATES, Tally};
-use crate::snapshot::{FAILING, Snapshot, TargetState, TargetView};
+use crate::snapshot::{Snapshot, TargetState, TargetView};
 use prometheus::core::Collector;
 use prometheus::{CounterVec, Encoder, GaugeVec, Opts, Registry, TextEncoder};
+use sexton_journal::ActionCounts;
 use sexton_tuner::guard::Guard;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Targets that are exposed; a node has some dozens. Further ones would only make series.
 pub const TARGETS_EXPOSED_MAX: usize = 256;
@@ -21,14 +21,14 @@ pub const RANGES_EXPOSED_MAX: usize = 10;
 ///
 /// # Errors
 /// What the `prometheus` crate says; it means that [`METRICS`] is wrong.
-pub fn encode(snapshot: &Snapshot, tally: &Tally) -> Result<String, prometheus::Error> {
+pub fn encode(snapshot: &Snapshot) -> Result<String, prometheus::Error> {
     let scrape = Scrape::new()?;
     scrape.agent(snapshot);
     for target in snapshot.targets.iter().take(TARGETS_EXPOSED_MAX) {
         scrape.target(target);
         scrape.ranges(snapshot, &target.name);
     }
-    scrape.actions(snapshot, tally);
+    scrape.actions(snapshot);
     let mut text = Vec::new();
     TextEncoder::new().encode(&scrape.registry.gather(), &mut text)?;
     String::from_utf8(text).map_err(|error| prometheus::Error::Msg(error.to_string()))
@@ -179,40 +179,27 @@ impl Scrape {
         }
     }
 
-    fn actions(&self, snapshot: &Snapshot, tally: &Tally) {
-        let count = |name: &str, state: &str| {
-            let of_target = snapshot.actions.iter().filter(|action| action.target == name);
-            of_target.filter(|action| action.state == state).count() as f64
-        };
-        let shown = snapshot.targets.iter().take(TARGETS_EXPOSED_MAX);
-        let names: BTreeSet<&str> = shown.map(|target| target.name.as_str()).collect();
-        for name in &names {
-            self.set("sexton_actions_running", &[name], count(name, "running"));
-            self.set("sexton_throttles_failing", &[name], count(name, FAILING));
-        }
-        // From zero on for every target, so that the first action shows as an increase.
-        for name in names {
-            let from_zero = [
-                "sexton_bytes_rewritten_total",
-                "sexton_slice_pauses_total",
-                "sexton_relief_promised_seconds_total",
-                "sexton_relief_delivered_seconds_total",
-            ];
-            for counter in from_zero {
-                self.set(counter, &[name], 0.0);
-            }
-            for state in STATES {
-                self.set("sexton_actions_total", &[name, state], 0.0);
+    /// From zero on for every target that is shown, so that the first action shows as an increase.
+    fn actions(&self, snapshot: &Snapshot) {
+        for target in snapshot.targets.iter().take(TARGETS_EXPOSED_MAX) {
+            if !snapshot.action_counts.contains_key(&target.name) {
+                self.action_counts(&target.name, &ActionCounts::default());
             }
         }
-        for (name, counts) in tally.targets() {
-            self.set("sexton_bytes_rewritten_total", &[name], counts.bytes_rewritten as f64);
-            self.set("sexton_slice_pauses_total", &[name], counts.pauses as f64);
-            self.set("sexton_relief_promised_seconds_total", &[name], counts.relief_promised);
-            self.set("sexton_relief_delivered_seconds_total", &[name], counts.relief_delivered);
-            for (state, count) in STATES.iter().zip(counts.actions) {
-                self.set("sexton_actions_total", &[name, state], count as f64);
-            }
+        for (target, counts) in &snapshot.action_counts {
+            self.action_counts(target, counts);
+        }
+    }
+
+    fn action_counts(&self, target: &str, counts: &ActionCounts) {
+        self.set("sexton_actions_running", &[target], counts.running as f64);
+        self.set("sexton_throttles_failing", &[target], counts.failing as f64);
+        self.set("sexton_bytes_rewritten_total", &[target], counts.bytes_rewritten as f64);
+        self.set("sexton_slice_pauses_total", &[target], counts.pauses as f64);
+        self.set("sexton_relief_promised_seconds_total", &[target], counts.relief_promised);
+        self.set("sexton_relief_delivered_seconds_total", &[target], counts.relief_delivered);
+        for (state, count) in counts.by_state() {
+            self.set("sexton_actions_total", &[target, state], count as f64);
         }
     }
 }

@@ -11,7 +11,6 @@ mod guard;
 pub mod metrics;
 mod problem;
 mod routes;
-mod tally;
 
 use crate::snapshot::{Command, Snapshot};
 use std::future::Future;
@@ -93,7 +92,6 @@ fn refuse_unless_loopback(address: SocketAddr) -> Result<(), ApiError> {
 struct Shared {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     commands: mpsc::Sender<Command>,
-    tally: Arc<std::sync::Mutex<tally::Tally>>,
 }
 
 /// Serves the API on `listener` until `shutdown` is ready, then lets requests under way finish. Must be
@@ -111,18 +109,7 @@ pub async fn serve(
     refuse_unless_loopback(listener.local_addr().map_err(unusable)?)?;
     listener.set_nonblocking(true).map_err(unusable)?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(unusable)?;
-    let shared = Shared { snapshots, commands, tally: Arc::default() };
-    let counting = tally::keep(shared.snapshots.clone(), Arc::clone(&shared.tally));
-    let serving = connection::accept_until(listener, routes::router(shared), shutdown);
-    // Counting ends when the engine does; serving goes on, so that /healthz can say so.
-    let counting = async {
-        counting.await;
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        () = serving => {}
-        () = counting => {}
-    }
+    connection::accept_until(listener, routes::router(Shared { snapshots, commands }), shutdown).await;
     Ok(())
 }
 

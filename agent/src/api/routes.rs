@@ -4,7 +4,6 @@ use super::Shared;
 use super::guard::keep_browsers_out;
 use super::metrics;
 use super::problem::Problem;
-use crate::audit::Event;
 use crate::snapshot::{
     ActionView, Command, EVENTS_PUBLISHED_MAX, PlanView, RANGES_PUBLISHED_MAX, RangeView, Snapshot,
     TargetView,
@@ -18,7 +17,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use std::sync::{Arc, PoisonError};
+use sexton_journal::Event;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -111,11 +111,7 @@ async fn healthz(State(shared): State<Shared>) -> Result<Json<Health>, Problem> 
 
 async fn metrics_text(State(shared): State<Shared>) -> Result<Response, Problem> {
     let snapshot = shared.snapshot();
-    let text = {
-        let tally = shared.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        metrics::encode(&snapshot, &tally)
-    };
-    match text {
+    match metrics::encode(&snapshot) {
         Ok(text) => Ok(([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response()),
         Err(error) => Err(Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,

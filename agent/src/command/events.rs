@@ -1,10 +1,10 @@
 //! `sexton events`: what a running agent has done and met, one line each.
 
-use crate::audit::Event;
 use crate::failure::Failure;
-use crate::text::json_shown;
+use crate::text::{json_shown, shown};
 use crate::top::Client;
 use clap::Args;
+use sexton_journal::Event;
 use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn print(event: &Event, json: bool) -> Result<bool, Failure> {
     let failed = |error: &dyn std::error::Error| Failure::new(error, "see where the output goes");
     let line = match json {
         true => json_shown(&serde_json::to_string(event).map_err(|error| failed(&error))?),
-        false => event.to_string(),
+        false => shown(&event.to_string()).into_owned(),
     };
     let mut output = std::io::stdout().lock();
     match writeln!(output, "{line}").and_then(|()| output.flush()) {

@@ -2,22 +2,20 @@
 //!
 //! A slice runs in [`super::slice`], under the guards' eyes; what came of it is measured in [`super::verify`].
 
-use super::effect::{Effect, in_words, nothing_left};
+use super::effect::{Effect, nothing_left, outcome_of};
 use super::evidence::{SstRead, read_files};
 use super::guards::{device_bytes, properties};
-use super::history::{Begun, Place};
 use super::lineage::linked_files;
-use super::publish::{shown, shown_range};
+use super::publish::shown_range;
+use super::recovery::may_run_on;
 use super::slice::Ran;
-use super::unseen::may_run_on;
 use super::watched::Watched;
 use super::{Control, Engine};
-use crate::audit::What;
-use crate::snapshot::ActionView;
 use sexton_execute::{
     CompactTask, ExecuteError, Executor, JobEnd, JobOutcome, JobStatus, Site, Task, executor_for,
 };
 use sexton_inspect::process::is_alive;
+use sexton_journal::{Begun, EventKind, clock};
 use sexton_sst::Order;
 use sexton_tuner::charge::charged_bytes;
 use sexton_tuner::cost::Levels;
@@ -28,6 +26,7 @@ use sexton_tuner::plan::{Action, CompactRange};
 use sexton_tuner::policy::{ActuatorKind, KeyDisplay, Mode};
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::reprice::{as_of_now, is_still_worth_it};
+use sexton_tuner::run::{ActionId, ActionKind, End, Outcome, Place};
 use sexton_tuner::schedule::io_budget_at;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -41,7 +40,7 @@ impl Engine {
         for action in self.plan.actions.clone() {
             control.take_commands();
             // What cannot be written down is not done.
-            if control.stopped() || !self.history.may_act() {
+            if control.stopped() || !self.history.is_writable() {
                 return;
             }
             match action {
@@ -66,7 +65,7 @@ impl Engine {
     pub(super) fn may_act(&self, target: &str) -> bool {
         let mut watched = self.roster.watched.iter().filter(|watched| watched.target.name == target);
         watched.any(|watched| {
-            let is_free = !self.history.is_unsettled(&watched.target.process);
+            let is_free = !self.history.is_in_doubt(&watched.target.process);
             watched.mode == Mode::Act && !watched.is_paused() && is_free
         })
     }
@@ -90,10 +89,8 @@ impl Engine {
         let memtables_before = memtables(watched, compact);
         let asked = with_ends(watched, compact, files_before.as_ref());
         if nothing_left(compact, before, files_before.as_ref()) {
-            self.history.end(id, false, |action| {
-                action.state = "skipped".into();
-                action.outcome = "an earlier compaction has dropped its deletions already".into();
-            });
+            let why = "an earlier compaction has dropped its deletions already";
+            self.history.end(id, End::new(clock::now(), Outcome::Skipped, why));
             return true;
         }
         let started = Instant::now();
@@ -113,12 +110,9 @@ impl Engine {
         let rests = is_done(&ran) || ran.given_up_for.is_some() || is_gone;
         self.note_end(compact, id, rests, (started.elapsed(), &ran, &effect));
         if is_gone {
-            self.history.tell_target_gone(id);
+            self.history.emit_target_gone(id);
         } else if ran.result.as_ref().is_err_and(may_run_on) {
-            self.unseen.add(process, PathBuf::from(&compact.database));
-        }
-        if is_done(&ran) {
-            self.history.owe(id, compact.prediction());
+            self.orphans.add(process, PathBuf::from(&compact.database));
         }
         control.publish(self.snapshot());
         ran.given_up_for.is_none()
@@ -155,7 +149,7 @@ impl Engine {
         let verdict = is_still_worth_it(planned, &now, self.bucket.available_bytes());
         let Err((rule, reason)) = verdict else { return Some(now) };
         let range = shown_range(&planned.range, self.options.policy.keys);
-        self.history.tell(What::Refused {
+        self.history.emit(EventKind::Refused {
             target: planned.target.clone(),
             database: planned.database.clone(),
             column_family: Some(planned.column_family.clone()),
@@ -176,27 +170,34 @@ impl Engine {
     }
 
     /// Writes down how an action ended, with the snapshots that were held then.
-    fn note_end(&mut self, compact: &CompactRange, id: u64, rests: bool, end: (Duration, &Ran, &Effect)) {
+    fn note_end(
+        &mut self,
+        compact: &CompactRange,
+        id: ActionId,
+        rests: bool,
+        end: (Duration, &Ran, &Effect),
+    ) {
         let (took, ran, effect) = end;
         let read = self
             .watched_mut(&compact.target)
             .and_then(|watched| properties(watched, Path::new(&compact.database), &compact.column_family));
         let taken_at = read.and_then(|properties| properties.oldest_snapshot_unix_s);
         let now_s = u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default();
-        self.history.end(id, rests, |action| {
-            action.duration_seconds = took.as_secs_f64();
-            action.bytes_rewritten = effect.bytes_rewritten;
-            action.bytes_transient = ran.bytes_transient;
-            action.deletions_before = effect.deletions_before;
-            action.deletions_after = effect.deletions_after;
-            action.memtable_deletions_before = effect.memtable_deletions_before;
-            action.memtable_deletions_after = effect.memtable_deletions_after;
-            action.pauses = ran.pauses;
-            action.snapshots = read.and_then(|properties| properties.snapshots);
-            action.oldest_snapshot_age_seconds = taken_at.map(|taken| now_s.saturating_sub(taken));
-            action.cause = ran.given_up_for.as_ref().map(|refusal| refusal.guard.name().to_owned());
-            (action.state, action.outcome) = in_words(ran, effect);
-        });
+        let (outcome, message) = outcome_of(ran, effect);
+        let end = End {
+            duration_seconds: took.as_secs_f64(),
+            bytes_rewritten: effect.bytes_rewritten,
+            bytes_transient: ran.bytes_transient,
+            deletions_before: effect.deletions_before,
+            deletions_after: effect.deletions_after,
+            memtable_deletions_before: effect.memtable_deletions_before,
+            memtable_deletions_after: effect.memtable_deletions_after,
+            snapshots: read.and_then(|properties| properties.snapshots),
+            oldest_snapshot_age_seconds: taken_at.map(|taken| now_s.saturating_sub(taken)),
+            rests,
+            ..End::new(clock::now(), outcome, message)
+        };
+        self.history.end(id, end);
     }
 
     /// Runs the compaction of a part of a slice, watched by the guards; gives what they said as well.
@@ -204,7 +205,7 @@ impl Engine {
         &mut self,
         compact: &CompactRange,
         part: &KeyRange,
-        interruptions: u32,
+        interruptions: (ActionId, u32),
         control: &mut Control,
     ) -> (Result<JobOutcome, ExecuteError>, Course) {
         let (mut executor, task) = match self.executor_of_part(compact, part) {
@@ -282,8 +283,7 @@ impl Engine {
     }
 
     /// Writes down that an action begins; `None`: its target has gone, or it cannot be written down.
-    fn begin(&mut self, compact: &CompactRange) -> Option<u64> {
-        let keys = self.options.policy.keys;
+    fn begin(&mut self, compact: &CompactRange) -> Option<ActionId> {
         let watched = self.watched_mut(&compact.target)?;
         let place = Place {
             database: watched.identity_of(Path::new(&compact.database))?,
@@ -291,21 +291,8 @@ impl Engine {
             range: compact.range.clone(),
         };
         let process = watched.target.process;
-        let view = ActionView {
-            action: "compact_range".into(),
-            target: compact.target.clone(),
-            database: compact.database.clone(),
-            subject: compact.column_family.clone(),
-            begin: shown(&compact.range.begin, keys),
-            end: compact.range.end.as_ref().map(|end| shown(end, keys)),
-            cost_bytes: compact.cost_bytes,
-            linked_bytes: compact.linked_bytes,
-            reason: compact.reason.clone(),
-            pain_before: compact.before.pain_seconds_per_second,
-            relief_promised: compact.relief_seconds_per_second,
-            ..ActionView::default()
-        };
-        self.history.begin(Begun { view, process, place: Some(place), option: None }).ok()
+        let kind = ActionKind::Compact(compact.clone());
+        self.history.begin(Begun { kind, process, place: Some(place), option: None }).ok()
     }
 
     /// What an operator would run to the same end.

@@ -7,6 +7,7 @@ use sexton_tuner::evidence::{MemtableDeletions, SstFile};
 use sexton_tuner::plan::CompactRange;
 use sexton_tuner::rank::RangeAssessment;
 use sexton_tuner::replaced::bytes_replaced;
+use sexton_tuner::run::Outcome;
 use sexton_tuner::share::share_of_all;
 
 /// Whether the range's files hold no deletion any more, and memtables held none: a plan's actions can share
@@ -83,8 +84,8 @@ impl Effect {
     }
 }
 
-/// The action's state and its outcome in words.
-pub fn in_words(ran: &Ran, effect: &Effect) -> (String, String) {
+/// How the action has ended, and that in words.
+pub fn outcome_of(ran: &Ran, effect: &Effect) -> (Outcome, String) {
     let mut changed = format!(
         "{} bytes of SST files rewritten, deletions in the range {} -> {}",
         effect.bytes_rewritten, effect.deletions_before, effect.deletions_after
@@ -100,13 +101,14 @@ pub fn in_words(ran: &Ran, effect: &Effect) -> (String, String) {
     }
     match (&ran.result, &ran.given_up_for) {
         (Ok(_), Some(refusal)) => {
-            ("stopped".into(), format!("{}: {}; {changed}", refusal.guard.name(), refusal.reason))
+            let why = format!("{}: {}; {changed}", refusal.guard.name(), refusal.reason);
+            (Outcome::Aborted(refusal.guard), why)
         }
-        (Ok(JobOutcome { end: JobEnd::Done, .. }), None) => ("done".into(), changed),
+        (Ok(JobOutcome { end: JobEnd::Done, .. }), None) => (Outcome::Done, changed),
         (Ok(JobOutcome { end: JobEnd::Cancelled { reason }, .. }), None) => {
-            ("cancelled".into(), format!("{reason}; {changed}"))
+            (Outcome::Cancelled, format!("{reason}; {changed}"))
         }
-        (Err(error), _) => ("failed".into(), format!("{error}; {}", error.remedy())),
+        (Err(error), _) => (Outcome::Failed, format!("{error}; {}", error.remedy())),
     }
 }
 
@@ -133,8 +135,8 @@ mod tests {
             memtable_deletions_before: Some(5),
             memtable_deletions_after: Some(1),
         };
-        let (state, outcome) = in_words(&ran, &effect);
-        assert_eq!(state, "done");
+        let (state, outcome) = outcome_of(&ran, &effect);
+        assert_eq!(state, Outcome::Done);
         assert!(
             outcome.starts_with(
                 "7 bytes of SST files rewritten, deletions in the range 2 -> 0, in memtables 5 -> 1"

@@ -4,11 +4,11 @@
 use super::Engine;
 use super::publish::shown_range;
 use super::watched::Watched;
-use crate::audit::What;
 use crate::snapshot::GuardView;
 use sexton_execute::{Progress, Properties};
 use sexton_hook_protocol::{ColumnFamilyLoad, ColumnFamilyPointers};
 use sexton_inspect::facts::{Gap, ProcessId};
+use sexton_journal::EventKind;
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::guard::{self, FamilyReadings, Guard, GuardRefusal, Readings};
 use sexton_tuner::latency::{Latencies, LatencyReading};
@@ -132,7 +132,7 @@ impl Engine {
             return verdict;
         };
         if self.note_objection(place.target, refusal) {
-            self.history.tell(What::Refused {
+            self.history.emit(EventKind::Refused {
                 target: place.target.to_owned(),
                 database: place.database.to_owned(),
                 column_family: Some(place.column_family.to_owned()),
@@ -213,8 +213,8 @@ impl Engine {
             for other in watched.target.databases.iter().map(|other| &other.path) {
                 let is_same = watched.target.name == target.target.name && other == database;
                 let process = &watched.target.process;
-                let is_open = self.history.unsettled().iter().any(|slice| slice.process == *process);
-                let may_run = is_open || self.unseen.may_run_in(process, other);
+                let is_open = self.history.is_in_doubt(process);
+                let may_run = is_open || self.orphans.may_run_in(process, other);
                 let here = match (counts_all, is_same) {
                     (false, _) => u64::from(may_run),
                     (true, true) => 0,

@@ -5,49 +5,42 @@
 //! one channel. Nobody else holds a reference into it.
 
 mod act;
-mod chronicle;
+mod action_view;
 mod control;
 mod effect;
+mod error;
 mod evidence;
 mod follow;
 mod guards;
-mod history;
 pub(crate) mod identity;
 mod lineage;
 mod looks;
-mod options;
 mod perf_level;
 mod policy_watch;
 mod price_check;
 mod prices;
 mod publish;
-mod refusals;
+mod recovery;
 mod remedies;
 mod roster;
 mod slice;
 mod spending;
-mod surveys;
 mod tend;
 mod throttles;
-mod unseen;
-mod unsettled;
 mod verify;
 mod watched;
 
 pub use control::Control;
+pub use error::EngineError;
 
-use crate::audit::What;
-use crate::failure::Failure;
 use crate::snapshot::Snapshot;
-use chronicle::Chronicle;
 use follow::Follower;
-use history::{DatabaseIdentity, History};
 use policy_watch::{News, PolicyWatch, Trouble};
 use prices::{Changed, Prices};
-use publish::shown_range;
-use refusals::{Refused, step_in_words};
 use roster::{Look, Roster};
-use sexton_inspect::facts::ProcessId;
+use sexton_inspect::facts::{DatabaseDirectory, ProcessId};
+use sexton_inspect::process::is_alive;
+use sexton_journal::{EventKind, Journal, OrphanedCompactions};
 use sexton_probe::governor::ProbePrices;
 use sexton_probe::{
     KernelFeatures, Loader, Mechanism, OpenWindow, ProbeError, Sentinel, Slot, WindowResult, Windows,
@@ -57,13 +50,13 @@ use sexton_tuner::daily::DailyBytes;
 use sexton_tuner::governor::Allowance;
 use sexton_tuner::plan::{Budget, Plan, PlanInput, PlanTarget};
 use sexton_tuner::policy::Policy;
+use sexton_tuner::run::DatabaseIdentity;
 use sexton_tuner::schedule::{BudgetBucket, io_budget_at};
 use sexton_tuner::throttle::KnownThrottles;
 use spending::Spending;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
-use unseen::UnseenSlices;
 use watched::Watched;
 
 /// How often records are taken out of the ring buffer and hits are counted while a window is open: what a window can
@@ -111,10 +104,10 @@ pub struct Engine {
     daily: DailyBytes,
     /// What is known of throttles.
     throttles: KnownThrottles,
-    history: History,
+    history: Journal,
     /// When the options that are set in targets were last looked after.
     options_tended: Option<Instant>,
-    unseen: UnseenSlices,
+    orphans: OrphanedCompactions,
     /// Targets that have had a window since the last verification.
     fresh: Vec<String>,
     cycles: u64,
@@ -125,11 +118,11 @@ impl Engine {
     ///
     /// # Errors
     /// A process that is no target, a state that cannot be used, or a kernel that refuses the programs.
-    pub fn new(options: EngineOptions) -> Result<Engine, Failure> {
+    pub fn new(options: EngineOptions) -> Result<Engine, EngineError> {
         let mut roster = Roster::new(options.pids.clone());
         roster.check()?;
-        let chronicle = Chronicle::open(options.state_directory.as_deref(), options.audit_log.as_deref())?;
-        let mut history = History::new(chronicle);
+        let (directory, event_file) = (options.state_directory.as_deref(), options.audit_log.as_deref());
+        let mut history = Journal::open(directory, event_file, options.policy.keys, is_alive)?;
         let features = KernelFeatures::probe();
         let mechanism = options.loader.mechanism(options.mechanism, &features)?;
         let sentinel = Sentinel::load_with(options.loader, &features)?;
@@ -156,7 +149,7 @@ impl Engine {
             throttles: history.throttles(),
             history,
             options_tended: None,
-            unseen: UnseenSlices::default(),
+            orphans: OrphanedCompactions::default(),
             fresh: Vec::new(),
             cycles: 0,
             policy_watch: options.policy_path.as_deref().map(PolicyWatch::new),
@@ -176,7 +169,7 @@ impl Engine {
             }
         }
         self.put_back_all();
-        self.history.interrupt_unsettled();
+        self.history.interrupt_in_doubt();
     }
 
     /// One cycle with a window on every target, for `sexton plan`.
@@ -193,16 +186,16 @@ impl Engine {
         self.bucket.spend(self.history.take_interrupted_bytes());
         self.read_totals();
         self.observe(control, always_window);
-        self.settle_earlier();
+        self.end_in_doubt();
         self.bucket.spend(self.history.take_interrupted_bytes());
         self.lift_pins();
         self.tend_throttles(control);
         self.make_plan();
-        self.tell_plan();
+        self.emit_plan();
         self.verify();
         self.cycles += 1;
         control.publish(self.snapshot());
-        self.follow_unseen_slices();
+        self.follow_orphans();
         self.act(control);
         control.publish(self.snapshot());
     }
@@ -216,17 +209,18 @@ impl Engine {
             News::Loaded(policy) => {
                 self.put_back_for(&policy);
                 self.options.policy = *policy;
+                self.history.show_keys(self.options.policy.keys);
                 self.roster.take_policy(&self.options.policy, &mut self.sentinel);
                 self.forget_gone();
-                self.history.tell(What::PolicyLoaded { path });
+                self.history.emit(EventKind::PolicyLoaded { path });
                 true
             }
             News::Trouble(Trouble::Gone(reason)) => {
-                self.history.tell(What::PolicyGone { path, reason });
+                self.history.emit(EventKind::PolicyGone { path, reason });
                 false
             }
             News::Trouble(Trouble::Broken(reason)) => {
-                self.history.tell(What::PolicyBroken { path, reason });
+                self.history.emit(EventKind::PolicyBroken { path, reason });
                 false
             }
         }
@@ -275,7 +269,7 @@ impl Engine {
     /// What is kept outside of the roster of targets that have gone.
     fn forget_gone(&mut self) {
         for gone in self.roster.take_gone() {
-            self.history.forget(&gone.name);
+            self.history.forget_target(&gone.name);
             if let Some(window) = gone.window
                 && let Err(error) = self.windows.abandon(window)
             {
@@ -333,8 +327,8 @@ impl Engine {
             // A plan is made of what this cycle's window sees, never of an earlier one's.
             watched.forget_observations();
             let due = always
-                || self.history.owes(&watched.target.name)
-                || wants_window(&watched.interval, self.history.since_window_ns(watched), policy);
+                || self.history.pending(&watched.target.name).next().is_some()
+                || wants_window(&watched.interval, since_window_ns(&self.history, watched), policy);
             if !due || watched.is_blind() {
                 continue;
             }
@@ -438,7 +432,7 @@ impl Engine {
             for evidence in evidence {
                 let path = Path::new(&evidence.database);
                 let database = target.databases.iter().find(|database| database.path == path);
-                let identity = database.map(DatabaseIdentity::of);
+                let identity = database.map(DatabaseDirectory::identity);
                 evidence.past_actions =
                     identity.map(|identity| self.history.past_actions(&identity)).unwrap_or_default();
             }
@@ -472,21 +466,29 @@ impl Engine {
         }
     }
 
-    /// Tells what is new in the plan. Only a window brings refusals: those of a target that had none now are still
+    /// Emits what is new in the plan. Only a window brings refusals: those of a target that had none now are still
     /// in force.
-    fn tell_plan(&mut self) {
+    fn emit_plan(&mut self) {
         for target in &self.fresh {
             let refusals = self.plan.refusals.iter().filter(|refusal| refusal.target == *target);
-            let refusals: Vec<Refused> = refusals.map(Refused::from).collect();
-            self.history.tell_refusals(target, &refusals);
-            let watched = self.roster.watched.iter().filter(|watched| watched.target.name == *target);
-            watched.for_each(|watched| self.history.keep_survey(watched, &self.plan));
+            self.history.emit_refusals(target, &refusals.collect::<Vec<_>>());
+            for watched in self.roster.watched.iter().filter(|watched| watched.target.name == *target) {
+                self.history.keep_sample(target, &databases(watched), &self.plan);
+            }
         }
-        let keys = self.options.policy.keys;
-        let steps = self.plan.actions.iter();
-        let steps = steps.map(|action| step_in_words(action, |range| shown_range(range, keys))).collect();
-        self.history.tell_plan(&self.plan, steps);
+        self.history.emit_plan(&self.plan);
     }
+}
+
+/// The databases that a target has open.
+fn databases(watched: &Watched) -> Vec<DatabaseIdentity> {
+    watched.target.databases.iter().map(DatabaseDirectory::identity).collect()
+}
+
+/// Time since a window was last open on a target, nanoseconds; one of an earlier run counts as well, unless something was
+/// still wanted then. `None`: look at once.
+fn since_window_ns(history: &Journal, watched: &Watched) -> Option<u64> {
+    watched.since_window_ns().or_else(|| history.since_window_ns(&databases(watched)))
 }
 
 /// Takes the probes of a target away and adds what they saw to its sums.

@@ -2,18 +2,20 @@
 //! otherwise; behind this line nobody has to remember to do it.
 
 use super::Engine;
+use super::action_view::{action_view, step_view};
 use super::watched::Watched;
 use crate::snapshot::{
     AgentView, PlanStepView, PlanView, ProbePriceView, RANGES_PUBLISHED_MAX, RangeView, RefusalView,
     Snapshot, StateView, TargetView,
 };
 use sexton_probe::governor::ProbePrices;
-use sexton_tuner::key::Key;
 use sexton_tuner::plan::{Action, Plan};
 use sexton_tuner::policy::KeyDisplay;
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
+use sexton_tuner::run::ActionKind;
 use sexton_tuner::schedule::io_budget_at;
+use sexton_tuner::words;
 
 impl Engine {
     /// Everything the outside may know now.
@@ -32,13 +34,14 @@ impl Engine {
                 budget_bytes_per_second: budget.rate.bytes_per_second(),
                 probe_prices: self.probe_prices(),
                 state: self.state_view(),
-                events_told: self.history.chronicle().counts(),
+                events_told: self.history.events().counts(),
             },
             targets: self.target_views(),
             ranges: self.range_views(),
             plan: self.plan_view(),
-            actions: self.history.actions(),
-            events: self.history.chronicle().events(),
+            actions: self.history.actions().map(|listed| action_view(listed, policy.keys)).collect(),
+            action_counts: self.history.counts(),
+            events: self.history.events().events(),
         }
     }
 
@@ -48,7 +51,7 @@ impl Engine {
     }
 
     fn state_view(&self) -> StateView {
-        let state = self.history.chronicle().state();
+        let state = self.history.events().state();
         StateView {
             directory: state.directory().map(|directory| directory.display().to_string()),
             is_writable: state.trouble().is_none(),
@@ -103,50 +106,10 @@ impl Engine {
     }
 
     fn step_view(&self, action: &Action) -> PlanStepView {
-        let keys = self.options.policy.keys;
+        let view = step_view(&ActionKind::from(action.clone()), self.options.policy.keys);
         match action {
-            Action::CompactRange(compact) => PlanStepView {
-                action: "compact_range".into(),
-                target: compact.target.clone(),
-                database: compact.database.clone(),
-                subject: compact.column_family.clone(),
-                begin: shown(&compact.range.begin, keys),
-                end: compact.range.end.as_ref().map(|end| shown(end, keys)),
-                cost_bytes: compact.cost_bytes,
-                linked_bytes: compact.linked_bytes,
-                relief_seconds_per_second: compact.relief_seconds_per_second,
-                reason: compact.reason.clone(),
-                commands: self.commands_for(compact),
-            },
-            Action::Flush(flush) => PlanStepView {
-                action: "flush".into(),
-                target: flush.target.clone(),
-                database: flush.database.clone(),
-                subject: flush.column_family.clone(),
-                cost_bytes: flush.cost_bytes,
-                relief_seconds_per_second: flush.relief_seconds_per_second,
-                reason: flush.reason.clone(),
-                ..PlanStepView::default()
-            },
-            Action::SetOptions(set) => PlanStepView {
-                action: "set_options".into(),
-                target: set.target.clone(),
-                database: set.database.clone(),
-                subject: set.column_family.clone(),
-                begin: format!("{}={}", set.name, set.value),
-                relief_seconds_per_second: set.relief_seconds_per_second,
-                reason: set.reason.clone(),
-                ..PlanStepView::default()
-            },
-            Action::SetThrottle(throttle) => PlanStepView {
-                action: "set_throttle".into(),
-                target: throttle.target.clone(),
-                subject: throttle.name.clone(),
-                begin: throttle.value.clone(),
-                reason: throttle.reason.clone(),
-                commands: vec![throttle.command.join(" ")],
-                ..PlanStepView::default()
-            },
+            Action::CompactRange(compact) => PlanStepView { commands: self.commands_for(compact), ..view },
+            _ => view,
         }
     }
 }
@@ -161,8 +124,8 @@ fn range_view(range: &RangeAssessment, keys: KeyDisplay) -> RangeView {
         target: range.target.clone(),
         database: range.database.clone(),
         column_family: range.column_family.clone().unwrap_or_else(|| "unknown".into()),
-        begin: shown(&range.range.begin, keys),
-        end: range.range.end.as_ref().map(|end| shown(end, keys)),
+        begin: words::key(&range.range.begin, keys),
+        end: range.range.end.as_ref().map(|end| words::key(end, keys)),
         pain_seconds_per_second: range.pain_seconds_per_second,
         tombstones_per_seek: range.tombstones_per_seek,
         memtable_tombstones_per_seek: range.memtable_tombstones_per_seek,
@@ -179,16 +142,8 @@ fn range_view(range: &RangeAssessment, keys: KeyDisplay) -> RangeView {
     }
 }
 
-/// A key as the policy allows it to be shown.
-pub fn shown(key: &Key, keys: KeyDisplay) -> String {
-    match keys {
-        KeyDisplay::Shown => key.escaped(),
-        KeyDisplay::Redacted => key.redacted(),
-    }
-}
-
 /// A range as the policy allows it to be shown.
 pub fn shown_range(range: &KeyRange, keys: KeyDisplay) -> String {
-    let end = range.end.as_ref().map_or_else(|| "end".to_owned(), |end| shown(end, keys));
-    format!("[{}, {end})", shown(&range.begin, keys))
+    let end = range.end.as_ref().map_or_else(|| "end".to_owned(), |end| words::key(end, keys));
+    format!("[{}, {end})", words::key(&range.begin, keys))
 }

@@ -1,49 +1,36 @@
 //! Remedies other than compaction: flushing a column family, setting one of its options. Both need the hook.
 
 use super::guards::properties;
-use super::history::{Begun, Place, SET_OPTIONS};
-use super::options::{OptionRecord, Wish, is_same_value};
 use super::tend::{note_value, value_in_force};
 use super::{Control, Engine};
-use crate::snapshot::ActionView;
 use sexton_execute::{ExecuteError, FlushTask, OptionTask, SettingTask, Task};
 use sexton_hook_protocol::ColumnFamilyPointers;
 use sexton_inspect::facts::ProcessId;
+use sexton_journal::{Begun, OptionRecord, Wish, clock, is_same_value};
 use sexton_tuner::evidence::MemtableDeletions;
 use sexton_tuner::plan::{Flush, SetOptions};
 use sexton_tuner::range::KeyRange;
-use sexton_tuner::rank::RangeAssessment;
+use sexton_tuner::run::{ActionId, ActionKind, End, Outcome, Place, SettingChange};
 use std::path::Path;
 use std::time::Instant;
 use tracing::{debug, info, warn};
 
 /// What is acted on.
 struct Subject<'a> {
-    /// Kind of action, as the API names it.
-    action: &'static str,
+    kind: ActionKind,
     target: &'a str,
     database: &'a str,
     column_family: &'a str,
-    /// What is set, `name=value`; empty for a flush.
-    setting: String,
-    cost_bytes: u64,
-    /// The worst range of the action, with its share of the relief: what came of it is measured there.
-    prediction: RangeAssessment,
-    reason: &'a str,
 }
 
 impl Engine {
     /// Flushes a column family.
     pub(super) fn flush(&mut self, flush: &Flush, control: &mut Control) {
         let subject = Subject {
-            action: "flush",
+            kind: ActionKind::Flush(flush.clone()),
             target: &flush.target,
             database: &flush.database,
             column_family: &flush.column_family,
-            setting: String::new(),
-            cost_bytes: flush.cost_bytes,
-            prediction: flush.prediction(),
-            reason: &flush.reason,
         };
         let memtable_deletions = self.memtable_deletions(&subject);
         if self.bears_flush(flush).is_err() {
@@ -69,14 +56,10 @@ impl Engine {
     /// option is not wanted any more.
     pub(super) fn set_options(&mut self, set: &SetOptions, control: &mut Control) {
         let subject = Subject {
-            action: SET_OPTIONS,
+            kind: ActionKind::ChangeSetting(SettingChange::Option(set.clone())),
             target: &set.target,
             database: &set.database,
             column_family: &set.column_family,
-            setting: format!("{}={}", set.name, set.value),
-            cost_bytes: 0,
-            prediction: set.prediction(),
-            reason: &set.reason,
         };
         let memtable_deletions = self.memtable_deletions(&subject);
         let Some(record) = self.option_record(set) else { return };
@@ -97,7 +80,7 @@ impl Engine {
                 if let Some(watched) = self.watched_mut(&set.target) {
                     note_value(watched, &record, &set.value);
                 }
-                self.history.tell_option_set(id);
+                self.history.emit_option_set(id);
             }
             Err(ExecuteError::Connection { .. }) => {
                 let reason = "whether it was set is not known";
@@ -115,7 +98,7 @@ impl Engine {
     fn option_record(&mut self, set: &SetOptions) -> Option<OptionRecord> {
         let watched = self.watched_mut(&set.target)?;
         let record = OptionRecord {
-            action_id: 0,
+            action_id: ActionId::default(),
             target: set.target.clone(),
             process: watched.target.process,
             database: watched.identity_of(Path::new(&set.database))?,
@@ -159,7 +142,7 @@ impl Engine {
     }
 
     /// Writes down that an action begins; `None`: its target has gone, or it cannot be written down.
-    fn begin_remedy(&mut self, subject: &Subject<'_>, option: Option<OptionRecord>) -> Option<u64> {
+    fn begin_remedy(&mut self, subject: &Subject<'_>, option: Option<OptionRecord>) -> Option<ActionId> {
         let watched = self.watched_mut(subject.target)?;
         let place = Place {
             database: watched.identity_of(Path::new(subject.database))?,
@@ -167,25 +150,14 @@ impl Engine {
             range: KeyRange::everything(),
         };
         let process = watched.target.process;
-        let view = ActionView {
-            action: subject.action.into(),
-            target: subject.target.to_owned(),
-            database: subject.database.to_owned(),
-            subject: subject.column_family.to_owned(),
-            begin: subject.setting.clone(),
-            cost_bytes: subject.cost_bytes,
-            reason: subject.reason.to_owned(),
-            pain_before: subject.prediction.pain_seconds_per_second,
-            relief_promised: subject.prediction.relief_seconds_per_second,
-            ..ActionView::default()
-        };
-        self.history.begin(Begun { view, process, place: Some(place), option }).ok()
+        let kind = subject.kind.clone();
+        self.history.begin(Begun { kind, process, place: Some(place), option }).ok()
     }
 
     /// Writes down what came of it.
     fn end_remedy(
         &mut self,
-        id: u64,
+        id: ActionId,
         subject: &Subject<'_>,
         started: Instant,
         result: Result<String, ExecuteError>,
@@ -198,28 +170,26 @@ impl Engine {
                 watched.identities.forget(pointers.database);
             }
         }
-        let (state, outcome) = match &result {
+        let (outcome, message) = match &result {
             Ok(outcome) => {
-                let Subject { target, database, action, .. } = subject;
-                info!(target, database, action, "done");
-                ("done", outcome.clone())
+                let Subject { target, database, kind, .. } = subject;
+                info!(target, database, action = kind.name(), "done");
+                (Outcome::Done, outcome.clone())
             }
             Err(error) => {
                 let help = error.remedy();
-                let Subject { target, database, action, .. } = subject;
-                warn!(target, database, action, %error, help, "not done");
-                ("failed", format!("{error}; {help}"))
+                let Subject { target, database, kind, .. } = subject;
+                warn!(target, database, action = kind.name(), %error, help, "not done");
+                (Outcome::Failed, format!("{error}; {help}"))
             }
         };
-        let memtable_deletions = self.memtable_deletions(subject);
-        self.history.end(id, result.is_ok(), |action| {
-            action.duration_seconds = started.elapsed().as_secs_f64();
-            action.memtable_deletions_before = memtable_deletions_before;
-            action.memtable_deletions_after = memtable_deletions;
-            (action.state, action.outcome) = (state.into(), outcome);
-        });
-        if result.is_ok() {
-            self.history.owe(id, subject.prediction.clone());
-        }
+        let end = End {
+            duration_seconds: started.elapsed().as_secs_f64(),
+            memtable_deletions_before,
+            memtable_deletions_after: self.memtable_deletions(subject),
+            rests: result.is_ok(),
+            ..End::new(clock::now(), outcome, message)
+        };
+        self.history.end(id, end);
     }
 }

@@ -11,6 +11,7 @@ use sexton_tuner::latency::Latencies;
 use sexton_tuner::plan::CompactRange;
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::rest::{halves, rest};
+use sexton_tuner::run::{ActionId, JobId};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -64,7 +65,7 @@ impl Watch<'_> {
 
 impl Engine {
     /// Runs a slice to its end, through pauses and in halves where guards want it. `run` compacts one part of it.
-    pub(super) fn run_slice(&mut self, compact: &CompactRange, id: u64, control: &mut Control) -> Ran {
+    pub(super) fn run_slice(&mut self, compact: &CompactRange, id: ActionId, control: &mut Control) -> Ran {
         let pid = self.watched_mut(&compact.target).map(|watched| watched.target.process.pid);
         let mut parts = VecDeque::from([compact.range.clone()]);
         let mut ran =
@@ -72,7 +73,7 @@ impl Engine {
         while let Some(part) = parts.pop_front() {
             let before = ran.result.as_ref().map(|outcome| outcome.duration).unwrap_or_default();
             let written_before = written_bytes(pid);
-            let (result, course) = self.run_part(compact, &part, ran.pauses, control);
+            let (result, course) = self.run_part(compact, &part, (id, ran.pauses), control);
             if let Ok(outcome) = &result {
                 let written = written_since(pid, written_before);
                 let unseen = bytes_transient(outcome, written, compact.cost_bytes);
@@ -97,12 +98,13 @@ impl Engine {
                 Course::Halve(refusal) => (refusal, true),
             };
             ran.pauses += 1;
-            self.note_pause(id, ran.pauses, &refusal, control);
+            self.note_pause(id, &refusal, control);
             if !self.waits_until_bearable(compact, control) {
                 let was_asked = control.is_cancelled();
                 ran.given_up_for = (!was_asked).then_some(refusal);
                 return ran;
             }
+            self.history.resume(id);
             for part in self.left_of(compact, &part, in_halves).into_iter().rev() {
                 parts.push_front(part);
             }
@@ -114,8 +116,8 @@ impl Engine {
         ran
     }
 
-    fn note_pause(&mut self, id: u64, pauses: u32, refusal: &GuardRefusal, control: &Control) {
-        self.history.pause(id, pauses, refusal);
+    fn note_pause(&mut self, id: ActionId, refusal: &GuardRefusal, control: &Control) {
+        self.history.pause(id, refusal);
         control.publish(self.snapshot());
     }
 
@@ -158,16 +160,16 @@ impl Engine {
         &mut self,
         executor: &mut dyn Executor,
         task: &Task,
-        watch: (&CompactRange, bool, u32),
+        watch: (&CompactRange, bool, (ActionId, u32)),
         control: &mut Control,
     ) -> (Result<JobOutcome, ExecuteError>, Course) {
-        let (compact, is_whole, interruptions) = watch;
+        let (compact, is_whole, (id, interruptions)) = watch;
         let (heard, latencies) = (Progress::default(), Latencies::default());
         let now = Instant::now();
         let mut watch = Watch { compact, heard, interruptions, latencies, looked: now, window_wanted: now };
         let mut course = Course::Go;
         if !is_whole {
-            self.history.note_job(None);
+            self.history.note_job(id, None);
         }
         let job = match executor.start(task) {
             Ok(job) => job,
@@ -179,7 +181,7 @@ impl Engine {
                 JobStatus::Running(progress) => progress,
             };
             if progress.hook_job.is_some() && is_whole {
-                self.history.note_job(progress.hook_job);
+                self.history.note_job(id, progress.hook_job.map(JobId));
             }
             let patience = self.patience_in_slice(compact).min(progress.poll_again_in);
             watch.hear(progress);

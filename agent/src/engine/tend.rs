@@ -7,11 +7,10 @@
 
 use super::Engine;
 use super::evidence::connect_hook;
-use super::history::DatabaseIdentity;
-use super::options::{OptionRecord, Wish, is_same_value};
 use super::watched::Watched;
 use sexton_execute::{ExecuteError, HookClient, SharedHook};
 use sexton_hook_protocol::{ChangedOption, ColumnFamilyPointers, OptionChange, OptionsScope};
+use sexton_journal::{OptionRecord, Wish, is_same_value};
 use sexton_tuner::policy::{ActuatorKind, Mode, Policy, RemedyKind};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -143,7 +142,7 @@ fn is_allowed(policy: &Policy, watched: &Watched, column_family: &str) -> bool {
 fn watched_of<'a>(watched: &'a mut [Watched], record: &OptionRecord) -> Option<&'a mut Watched> {
     let has_it = |watched: &Watched| {
         let mut databases = watched.target.databases.iter();
-        databases.any(|database| DatabaseIdentity::of(database) == record.database)
+        databases.any(|database| database.identity() == record.database)
     };
     let same_process = watched.iter().position(|it| it.target.process == record.process && has_it(it));
     let at = same_process.or_else(|| watched.iter().position(has_it))?;

@@ -3,12 +3,12 @@
 //! What is to be done about one is decided in [`sexton_tuner::throttle`]. A throttle that fails is one action for as long
 //! as it does: its first try begins it, and what ends it is that the value is in force, or not wanted any more.
 
-use super::history::{Begun, ThrottleKey};
 use super::{Control, Engine};
-use crate::snapshot::ActionView;
 use sexton_execute::{SettingTask, Task, ThrottleTask};
+use sexton_journal::{Begun, ThrottleKey};
 use sexton_tuner::plan::SetThrottle;
 use sexton_tuner::policy::Mode;
+use sexton_tuner::run::{ActionId, ActionKind, Outcome, SettingChange};
 use sexton_tuner::throttle::{ThrottleSetting, ThrottleState, ThrottleStep, throttle_values};
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -18,7 +18,7 @@ impl Engine {
     /// Reads the values in force where that is due, and ends failures that nobody minds any more: before each plan, which
     /// then knows what has to be set.
     pub(super) fn tend_throttles(&mut self, control: &mut Control) {
-        if !self.history.may_act() {
+        if !self.history.is_writable() {
             return;
         }
         let mut minded = BTreeSet::new();
@@ -73,7 +73,8 @@ impl Engine {
                 if is_wanted && let Some(failure) = known.failure.take() {
                     let words = format!("{} is in force, without another try", setting.value);
                     let seconds = started.elapsed().as_secs_f64();
-                    self.history.end_throttle(key, &known, failure.action_id, ("done", words), seconds);
+                    let id = ActionId(failure.action_id);
+                    self.history.end_throttle(key, &known, id, (Outcome::Done, words), seconds);
                 } else {
                     self.history.keep_throttle(key, &known);
                 }
@@ -106,7 +107,7 @@ impl Engine {
                     known.take_read(setting.value, jiff::Timestamp::now());
                 }
                 let seconds = started.elapsed().as_secs_f64();
-                self.history.end_throttle(&key, &known, id, ("done", words), seconds);
+                self.history.end_throttle(&key, &known, id, (Outcome::Done, words), seconds);
                 self.note_throttle(&key, known);
             }
             Err(error) => self.note_throttle_failure(&key, &setting, id, error.to_string()),
@@ -114,19 +115,16 @@ impl Engine {
     }
 
     /// The action that a try belongs to: the one that is failing, or a new one. `None`: it cannot be written down.
-    fn action_of(&mut self, key: &ThrottleKey, setting: &ThrottleSetting) -> Option<u64> {
+    fn action_of(&mut self, key: &ThrottleKey, setting: &ThrottleSetting) -> Option<ActionId> {
         let failing = self.known_throttle(key).failure.filter(|failure| failure.is_of(setting));
-        let failing = failing.map(|failure| failure.action_id).filter(|id| self.history.is_open(*id));
+        let failing =
+            failing.map(|failure| ActionId(failure.action_id)).filter(|id| self.history.is_open(*id));
         failing.or_else(|| {
-            let view = ActionView {
-                action: "set_throttle".into(),
-                target: key.target.clone(),
-                subject: key.name.clone(),
-                begin: setting.value.clone(),
-                reason: setting.reason.clone(),
-                ..ActionView::default()
-            };
-            self.history.begin(Begun { view, process: key.process, place: None, option: None }).ok()
+            let ThrottleSetting { name, value, command, get, timeout, reason } = setting.clone();
+            let target = key.target.clone();
+            let set = SetThrottle { target, name, value, command, get, timeout, reason };
+            let kind = ActionKind::ChangeSetting(SettingChange::Throttle(set));
+            self.history.begin(Begun { kind, process: key.process, place: None, option: None }).ok()
         })
     }
 
@@ -134,11 +132,11 @@ impl Engine {
         &mut self,
         key: &ThrottleKey,
         setting: &ThrottleSetting,
-        id: u64,
+        id: ActionId,
         reason: String,
     ) {
         let mut known = self.known_throttle(key);
-        let is_news = known.fail(id, setting, reason, jiff::Timestamp::now());
+        let is_news = known.fail(id.0, setting, reason, jiff::Timestamp::now());
         self.history.fail_throttle(key, &known, is_news);
         self.note_throttle(key, known);
     }
@@ -150,11 +148,12 @@ impl Engine {
         let outdated: Vec<_> = failing.map(|(name, known)| (name.clone(), known.clone())).collect();
         for ((target, name), mut known) in outdated {
             let Some(failure) = known.failure.take() else { continue };
-            let process = self.history.process_of(failure.action_id);
-            if let Some(process) = process.filter(|_| self.history.is_open(failure.action_id)) {
+            let id = ActionId(failure.action_id);
+            let action = self.history.action(id).filter(|action| action.state.is_open());
+            if let Some(process) = action.map(|action| action.process) {
                 let key = ThrottleKey { process, target: target.clone(), name: name.clone() };
                 let words = format!("{}; not wanted any more", failure.reason);
-                self.history.end_throttle(&key, &known, failure.action_id, ("failed", words), 0.0);
+                self.history.end_throttle(&key, &known, id, (Outcome::Failed, words), 0.0);
             }
             self.throttles.insert((target, name), known);
         }

@@ -3,11 +3,11 @@
 
 use super::Engine;
 use super::guards::properties;
-use super::history::{Owed, Place, SET_OPTIONS};
 use super::watched::{Pin, Watched};
-use crate::snapshot::ActionView;
+use sexton_journal::Pending;
 use sexton_tuner::rank::RangeAssessment;
-use sexton_tuner::verify::{Aftermath, Cause, Claim, Verdict, verdict};
+use sexton_tuner::run::{ActionKind, Place, SettingChange, Verification};
+use sexton_tuner::verify::{Aftermath, Cause, Claim, verdict};
 use std::path::Path;
 use tracing::info;
 
@@ -16,58 +16,63 @@ impl Engine {
     pub(super) fn verify(&mut self) {
         let fresh: Vec<String> = self.fresh.drain(..).collect();
         for target in fresh {
-            let due = self.history.due(&target);
-            if due.is_empty() {
+            let pending: Vec<Pending> = self.history.pending(&target).collect();
+            if pending.is_empty() {
                 continue;
             }
             let ranges = self.plan.assessments.iter().filter(|range| range.target == target);
             let after: Vec<RangeAssessment> = ranges.cloned().collect();
-            for owed in due {
-                self.verify_one(owed, &after);
+            for pending in pending {
+                self.verify_one(pending, &after);
             }
         }
     }
 
     /// `after` are all ranges of its target in the new window.
-    fn verify_one(&mut self, mut owed: Owed, after: &[RangeAssessment]) {
-        let before = &owed.before;
+    fn verify_one(&mut self, mut pending: Pending, after: &[RangeAssessment]) {
+        let before = pending.claim.before.clone();
         let Some(watched) =
             self.roster.watched.iter_mut().find(|watched| watched.target.name == before.target)
         else {
             return;
         };
+        let seen = &mut pending.claim.seen;
         if let Some(window) = watched.evidence.first().map(|evidence| evidence.window)
             && window.operations > 0
         {
-            owed.seen.add(window.duration_ns as f64 / 1e9, before, after);
+            seen.add(window.duration_ns as f64 / 1e9, &before, after);
         }
-        let aftermath = self.history.find(owed.id).and_then(aftermath);
+        let seen = *seen;
+        let action = self.history.action(pending.id);
+        // An option drops nothing by itself.
+        let action = action
+            .filter(|action| !matches!(action.kind, ActionKind::ChangeSetting(SettingChange::Option(_))));
+        let aftermath = action.and_then(|action| action.state.end()).map(|end| end.aftermath());
         let is_pinned = aftermath.as_ref().is_some_and(Aftermath::is_pinned);
-        if !is_pinned && !owed.seen.is_conclusive(before) && self.history.postpone(owed.clone()) {
+        let (id, promised) = (pending.id, pending.claim.promised_seconds_per_second);
+        if !is_pinned && !seen.is_conclusive(&before) && self.history.postpone(pending) {
             return;
         }
         let claim = Claim {
-            before,
-            promised_seconds_per_second: before.relief_seconds_per_second,
+            before: &before,
+            promised_seconds_per_second: promised,
             share_min: self.options.policy.relief_share,
             aftermath: aftermath.as_ref(),
-            seen: owed.seen,
+            seen,
         };
         let verdict = verdict(&claim, after);
         if verdict.cause == Some(Cause::PinnedBySnapshot) {
-            pin(watched, before);
+            pin(watched, &before);
         }
-        self.settle(&owed, &verdict);
-    }
-
-    fn settle(&mut self, owed: &Owed, verdict: &Verdict) {
-        self.history.settle(owed, verdict.helped, &verdict.reason, |action| {
-            action.pain_after = Some(verdict.pain_after_seconds_per_second);
-            action.relief_delivered = Some(verdict.delivered_seconds_per_second);
-            action.cause = verdict.cause.map(|cause| cause.name().to_owned());
-            action.state = if verdict.helped { "helped" } else { "did_not_help" }.into();
-            action.outcome = format!("{}; {}", action.outcome, verdict.reason);
-        });
+        let verification = Verification {
+            helped: verdict.helped,
+            pain_after_seconds_per_second: verdict.pain_after_seconds_per_second,
+            delivered_seconds_per_second: verdict.delivered_seconds_per_second,
+            cause: verdict.cause,
+            reason: verdict.reason,
+            failures_in_a_row: 0,
+        };
+        self.history.verify(id, verification);
     }
 
     /// Ends the back-off of ranges whose tombstones a snapshot kept that is held no more: from here on only the
@@ -92,18 +97,6 @@ impl Engine {
             }
         }
     }
-}
-
-/// What an action left behind, from its record; `None` for an option, which drops nothing by itself.
-fn aftermath(action: &ActionView) -> Option<Aftermath> {
-    (action.action != SET_OPTIONS).then_some(Aftermath {
-        deletions_before: action.deletions_before,
-        deletions_after: action.deletions_after,
-        memtable_deletions_before: action.memtable_deletions_before,
-        bytes_rewritten: action.bytes_rewritten.saturating_sub(action.bytes_transient),
-        snapshots: action.snapshots,
-        oldest_snapshot_age_seconds: action.oldest_snapshot_age_seconds,
-    })
 }
 
 /// Remembers which snapshot keeps a range's tombstones.

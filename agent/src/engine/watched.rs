@@ -1,7 +1,6 @@
 //! One target being watched: what has been read of it so far.
 
 use super::guards::GuardLedger;
-use super::history::DatabaseIdentity;
 use super::identity::Identities;
 use super::lineage::Checkpoints;
 use super::perf_level::PerfLevel;
@@ -10,7 +9,7 @@ use super::spending::Spending;
 use crate::snapshot::{CostView, FileView, GapView, HOT_FILES_MAX, TargetState, TargetView};
 use jiff::Timestamp;
 use sexton_execute::{ExecuteError, HookClient, SharedHook};
-use sexton_inspect::facts::{Gap, Target};
+use sexton_inspect::facts::{DatabaseDirectory, Gap, Target};
 use sexton_inspect::layout::check_invariants;
 use sexton_probe::{OpenWindow, SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
 use sexton_sst::{Order, PropertiesCache};
@@ -24,6 +23,7 @@ use sexton_tuner::policy::{Mode, Policy, ProbePolicy, TargetPolicy};
 use sexton_tuner::price_correction::WindowWork;
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::relief::CostFit;
+use sexton_tuner::run::DatabaseIdentity;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -314,7 +314,11 @@ impl Watched {
 
     /// What a database of this target is called in the history.
     pub fn identity_of(&self, directory: &Path) -> Option<DatabaseIdentity> {
-        self.target.databases.iter().find(|database| database.path == directory).map(DatabaseIdentity::of)
+        self.target
+            .databases
+            .iter()
+            .find(|database| database.path == directory)
+            .map(DatabaseDirectory::identity)
     }
 
     /// Remembers a pin; the oldest is forgotten beyond a limit, and its range then waits by the clock.

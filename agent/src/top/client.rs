@@ -5,10 +5,10 @@
 
 use super::TopError;
 use super::picture::Picture;
-use crate::audit::Event;
 use crate::snapshot::{RANGES_PUBLISHED_MAX, RangeView, TargetView};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use sexton_journal::Event;
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;

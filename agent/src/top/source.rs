@@ -158,7 +158,7 @@ impl OwnEngine {
         let thread = std::thread::Builder::new().name("sexton-engine".into()).spawn(body).map_err(failed)?;
         match start.recv() {
             Ok(Ok(())) => Ok(OwnEngine { snapshots, stop, thread: Some(thread) }),
-            Ok(Err(failure)) => Err(failure),
+            Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(TopError::EngineEnded.into()),
         }
     }

@@ -4,6 +4,7 @@ use super::setting::SettingChange;
 use crate::guard::DiskPrice;
 use crate::plan::{self, CompactRange, Flush};
 use crate::policy::RemedyKind;
+use crate::rank::RangeAssessment;
 use serde::{Deserialize, Serialize};
 
 /// What an action does.
@@ -96,6 +97,17 @@ impl ActionKind {
     /// Bytes of the files it is expected to replace that hard links elsewhere keep on the disk.
     pub fn linked_bytes(&self) -> u64 {
         self.disk_price().linked_bytes
+    }
+
+    /// The range that the effect is to be looked for in, as it was before, with the relief that is promised there; `None` for
+    /// what is not measured.
+    pub fn prediction(&self) -> Option<RangeAssessment> {
+        match self {
+            ActionKind::Compact(compact) => Some(compact.prediction()),
+            ActionKind::Flush(flush) => Some(flush.prediction()),
+            ActionKind::ChangeSetting(SettingChange::Option(set)) => Some(set.prediction()),
+            ActionKind::ChangeSetting(_) => None,
+        }
     }
 
     /// Which of the policy's remedies it is; `None` for what is no remedy. Actions of the same keys wait for each other

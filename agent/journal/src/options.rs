@@ -3,10 +3,12 @@
 //! A record is on disk before its option is set, and goes when the option is what it was before. So what an agent
 //! that was killed has left is put back by the next one, where the hook has not done it already.
 
-use super::history::DatabaseIdentity;
-use crate::state::{Batch, Kind, State};
+use super::action_log::Journal;
+use super::batch::{Batch, Kind};
+use super::event::{EventKind, OptionChange};
+use super::state::State;
 use serde::{Deserialize, Serialize};
-use sexton_inspect::facts::ProcessId;
+use sexton_tuner::run::{ActionId, DatabaseIdentity, ProcessId};
 use std::time::{Duration, Instant};
 
 /// Options remembered: a few in each of some dozen column families of some dozen databases. Beyond that the oldest
@@ -36,14 +38,12 @@ impl Default for Wish {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptionRecord {
     /// The action that set it.
-    pub action_id: u64,
+    pub action_id: ActionId,
     /// Target's name then.
     pub target: String,
     /// Process that had the database open then.
     pub process: ProcessId,
-    /// The database.
     pub database: DatabaseIdentity,
-    /// Column family.
     pub column_family: String,
     /// RocksDB's name of the option.
     pub name: String,
@@ -63,6 +63,16 @@ impl OptionRecord {
     fn key(&self) -> String {
         let DatabaseIdentity { path, inode } = &self.database;
         format!("{inode}:{}:{}:{}", path.display(), self.column_family, self.name)
+    }
+
+    fn change_to(&self, value: &str) -> OptionChange {
+        OptionChange {
+            target: self.target.clone(),
+            database: self.database.path.display().to_string(),
+            column_family: self.column_family.clone(),
+            name: self.name.clone(),
+            value: value.to_owned(),
+        }
     }
 
     /// Whether it was tried to put it back less than so long ago.
@@ -104,7 +114,7 @@ impl Options {
         self.records.iter().any(|known| known.is_same(record))
     }
 
-    /// An option is about to be set that is not set yet. Gives what to write down.
+    /// An option is about to be set that is not set yet. Gives what to write.
     pub fn add(&mut self, record: OptionRecord) -> Batch {
         let mut batch = Batch::default();
         batch.put(Kind::Option, &record.key(), &record);
@@ -112,16 +122,16 @@ impl Options {
         while self.records.len() > OPTIONS_STORED_MAX {
             let unwanted = self.records.iter().position(|record| record.wish != Wish::Keep);
             let oldest = self.records.remove(unwanted.unwrap_or(0));
-            batch.remove(Kind::Option, &oldest.key());
+            batch.delete(Kind::Option, &oldest.key());
         }
         batch
     }
 
-    /// An option is what it was. Gives what to write down.
+    /// An option is what it was. Gives what to write.
     pub fn remove(&mut self, record: &OptionRecord) -> Batch {
         let mut batch = Batch::default();
         self.records.retain(|known| !known.is_same(record));
-        batch.remove(Kind::Option, &record.key());
+        batch.delete(Kind::Option, &record.key());
         batch
     }
 
@@ -138,6 +148,50 @@ impl Options {
     }
 }
 
+impl Journal {
+    /// Options that are set in targets, oldest first.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Emits that an option is set. That it would be is on disk since [`Journal::begin`].
+    pub fn emit_option_set(&mut self, id: ActionId) {
+        let mut records = self.options.records().iter();
+        if let Some(record) = records.find(|record| record.action_id == id) {
+            let change = record.change_to(&record.value);
+            self.events.emit(EventKind::OptionsSet { change, restore: record.restore.clone() });
+        }
+    }
+
+    /// Writes that an option is not set any more, and what it is now.
+    pub fn end_option(&mut self, record: &OptionRecord, value: &str, reason: &str) {
+        // It cannot be measured any more.
+        self.give_up_pending(|action| action.id == record.action_id);
+        let batch = self.options.remove(record);
+        let (change, reason) = (record.change_to(value), reason.to_owned());
+        self.events.emit_with(batch, EventKind::OptionsRestored { change, reason });
+    }
+
+    /// Writes that RocksDB did not take an option.
+    pub fn forget_option(&mut self, id: ActionId) {
+        let record = self.options.records().iter().find(|record| record.action_id == id);
+        if let Some(record) = record.cloned() {
+            let batch = self.options.remove(&record);
+            self.events.append(batch);
+        }
+    }
+
+    /// It was tried to put an option back, in vain.
+    pub fn note_option_tried(&mut self, record: &OptionRecord) {
+        self.options.note_tried(record);
+    }
+
+    /// Options for which `is_it` holds are not wanted any more.
+    pub fn unwant_options(&mut self, reason: &'static str, is_it: impl Fn(&OptionRecord) -> bool) {
+        self.options.unwant(reason, is_it);
+    }
+}
+
 /// Whether two values of an option are the same one: RocksDB writes 0.01 as 0.010000.
 pub fn is_same_value(one: &str, two: &str) -> bool {
     let number = |text: &str| text.trim().parse::<f64>().ok();
@@ -151,7 +205,7 @@ mod tests {
 
     fn record(action_id: u64, name: &str, value: &str, restore: &str) -> OptionRecord {
         OptionRecord {
-            action_id,
+            action_id: ActionId(action_id),
             target: "java-1".into(),
             process: ProcessId { pid: 1, start_time_ticks: 1 },
             database: DatabaseIdentity { path: "/db".into(), inode: 7 },
@@ -169,12 +223,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (mut state, _) = State::open(folder.path()).unwrap();
         let mut options = Options::default();
-        state.record(options.add(record(1, "trigger", "1000", "0")));
-        state.record(options.add(record(2, "other", "8", "0")));
+        state.append(options.add(record(1, "trigger", "1000", "0")));
+        state.append(options.add(record(2, "other", "8", "0")));
         assert!(
             options.has(&record(3, "trigger", "2000", "1000")) && !options.has(&record(3, "third", "1", "0"))
         );
-        state.record(options.remove(&record(4, "other", "8", "0")));
+        state.append(options.remove(&record(4, "other", "8", "0")));
 
         let loaded = Options::load(&state);
         let [left] = loaded.records() else { panic!("{:?}", loaded.records()) };
@@ -188,7 +242,7 @@ mod tests {
         let mut options = Options::default();
         options.add(record(1, "trigger", "1000", "0"));
         options.add(record(2, "other", "8", "0"));
-        options.unwant("it did not help", |record| record.action_id == 2);
+        options.unwant("it did not help", |record| record.action_id == ActionId(2));
         options.unwant("the agent ends", |_| true);
         let wishes: Vec<Wish> = options.records().iter().map(|record| record.wish).collect();
         assert_eq!(wishes, [Wish::PutBack("the agent ends"), Wish::PutBack("it did not help")]);

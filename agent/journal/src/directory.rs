@@ -1,6 +1,6 @@
 //! The state directory: one agent's alone, for its user's eyes only.
 
-use super::error::StateError;
+use super::error::JournalError;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -39,9 +39,9 @@ impl StateDirectory {
     /// Makes the directory where it is not there, and takes it.
     ///
     /// # Errors
-    /// [`StateError::Directory`] and [`StateError::Taken`].
-    pub fn take(path: &Path) -> Result<StateDirectory, StateError> {
-        let failed = |source| StateError::Directory { path: path.to_owned(), source };
+    /// [`JournalError::Directory`] and [`JournalError::Taken`].
+    pub fn take(path: &Path) -> Result<StateDirectory, JournalError> {
+        let failed = |source| JournalError::Directory { path: path.to_owned(), source };
         make(path).map_err(failed)?;
         let lock_path = path.join("lock");
         let mut lock = OpenOptions::new()
@@ -61,7 +61,7 @@ impl StateDirectory {
                     std::thread::sleep(LOCK_RETRY_DELAY);
                 }
                 Err(TryLockError::WouldBlock) => {
-                    return Err(StateError::Taken { path: path.to_owned(), holder: holder(&mut lock) });
+                    return Err(JournalError::Taken { path: path.to_owned(), holder: holder(&mut lock) });
                 }
             }
         }
@@ -83,14 +83,14 @@ impl StateDirectory {
     /// Moves a corrupt store out of the way; gives where it lies now.
     ///
     /// # Errors
-    /// [`StateError::SetAsideTooOften`], and [`StateError::Directory`] where it cannot be moved.
-    pub fn set_aside(&self, reason: &str, unix_s: i64) -> Result<PathBuf, StateError> {
-        let failed = |source| StateError::Directory { path: self.path.clone(), source };
+    /// [`JournalError::SetAsideTooOften`], and [`JournalError::Directory`] where it cannot be moved.
+    pub fn set_aside(&self, reason: &str, unix_s: i64) -> Result<PathBuf, JournalError> {
+        let failed = |source| JournalError::Directory { path: self.path.clone(), source };
         let entries = std::fs::read_dir(&self.path).map_err(failed)?.flatten();
         let count = entries.filter(|entry| is_broken(&entry.file_name().to_string_lossy())).count();
         if count >= BROKEN_MAX {
             let reason = reason.to_owned();
-            return Err(StateError::SetAsideTooOften { path: self.path.clone(), reason, count });
+            return Err(JournalError::SetAsideTooOften { path: self.path.clone(), reason, count });
         }
         // Two in one second would have the same name.
         let names = (0..=BROKEN_MAX as i64).map(|later| format!("{BROKEN_PREFIX}{}", unix_s + later));
@@ -162,7 +162,7 @@ mod tests {
         }
         std::fs::create_dir(directory.store()).unwrap();
         let error = directory.set_aside("torn", 1_000).unwrap_err();
-        assert!(matches!(error, StateError::SetAsideTooOften { count: BROKEN_MAX, .. }), "{error}");
+        assert!(matches!(error, JournalError::SetAsideTooOften { count: BROKEN_MAX, .. }), "{error}");
     }
 
     #[test]
@@ -170,6 +170,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         std::fs::write(&path, "").unwrap();
-        assert!(matches!(StateDirectory::take(&path), Err(StateError::Directory { .. })));
+        assert!(matches!(StateDirectory::take(&path), Err(JournalError::Directory { .. })));
     }
 }

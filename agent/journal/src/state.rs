@@ -1,32 +1,18 @@
-//! What the agent remembers beyond its own life, and beyond that of its targets.
+//! What is on disk, and what happens when it cannot be written.
 //!
-//! Here live the state directory, the embedded RocksDB in it, and what happens when it cannot be written. What is
-//! remembered, and what it means, is the engine's: this knows kinds of records, names and JSON.
-//!
-//! Two ways to write, and the difference is the point of it all. [`State::intend`] is for what must be on disk
-//! before a deed: it is synced, and when it fails nothing of it stays and the deed must not be done.
-//! [`State::record`] is for what has happened already: when it cannot be written it waits in memory until it can.
+//! There are two ways to write. [`State::write_ahead`] is for what must be on disk before it is done: it is synced, and
+//! when it fails nothing of it stays and nothing may be done. [`State::append`] is for what has happened already: when it
+//! cannot be written it waits in memory until it can.
 
-mod batch;
-mod directory;
-mod error;
-mod store;
-
-pub use batch::{Batch, Kind, numbered};
-pub use error::StateError;
-
-use directory::StateDirectory;
+use super::batch::{Batch, Kind};
+use super::directory::StateDirectory;
+use super::error::JournalError;
+use super::store::{Store, StoreError};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use store::{Store, StoreError};
-
-/// Version of what is written. A newer one is refused, older ones are migrated when it first changes.
-pub const SCHEMA_VERSION: u32 = 1;
-
-/// Where the agent keeps its state when nobody says otherwise; systemd's `StateDirectory=sexton`.
-pub const DIRECTORY_DEFAULT: &str = "/var/lib/sexton";
 
 /// Batches that wait in memory for a disk that cannot be written. No action begins meanwhile, so that they are
 /// the ends of those that ran and what was said: hours of it. Beyond that the newest are not kept.
@@ -82,8 +68,8 @@ impl State {
     /// in trouble, and is tried again.
     ///
     /// # Errors
-    /// [`StateError`]: the directory cannot be had, a newer agent wrote it, or it cannot be opened.
-    pub fn open(path: &Path) -> Result<(State, Opened), StateError> {
+    /// [`JournalError`]: the directory cannot be had, a newer agent wrote it, or it cannot be opened.
+    pub fn open(path: &Path) -> Result<(State, Opened), JournalError> {
         let directory = StateDirectory::take(path)?;
         let mut opened = Opened::default();
         let mut result = open_and_read(&directory);
@@ -97,9 +83,9 @@ impl State {
         match result {
             Ok(store) => state.store = Some(store),
             Err(StoreError::Full(reason)) => state.get_into_trouble(reason, true),
-            Err(StoreError::Newer(found)) => return Err(StateError::Newer { path, found }),
+            Err(StoreError::Newer(found)) => return Err(JournalError::Newer { path, found }),
             Err(StoreError::Corrupt(reason) | StoreError::Other(reason)) => {
-                return Err(StateError::Open { path, reason });
+                return Err(JournalError::Open { path, reason });
             }
         }
         Ok((state, opened))
@@ -121,8 +107,16 @@ impl State {
     }
 
     /// The last `count_max` records of a kind, last first, with their names; none where nothing can be read.
+    /// One that is none of its kind any more is left out.
     pub fn last<T: DeserializeOwned>(&self, kind: Kind, count_max: usize) -> Vec<(String, T)> {
-        self.read(|store| store.last(kind, count_max)).unwrap_or_default()
+        let records: Vec<(String, Value)> =
+            self.read(|store| store.last(kind, count_max)).unwrap_or_default();
+        let parsed = records.into_iter().filter_map(|(name, value)| {
+            let read = serde_json::from_value(value);
+            let read = read.inspect_err(|error| tracing::error!(?kind, name, %error, "a record is left out"));
+            Some((name, read.ok()?))
+        });
+        parsed.collect()
     }
 
     /// One record.
@@ -138,25 +132,25 @@ impl State {
         result.ok()
     }
 
-    /// Writes what must be on disk before a deed.
+    /// Writes what must be on disk before it is done.
     ///
     /// # Errors
-    /// [`StateError::Write`]: the deed must not be done, and nothing of the batch will ever show.
-    pub fn intend(&mut self, batch: &Batch) -> Result<(), StateError> {
+    /// [`JournalError::Write`]: nothing may be done, and nothing of the batch will ever show.
+    pub fn write_ahead(&mut self, batch: &Batch) -> Result<(), JournalError> {
         if self.directory.is_none() {
             return Ok(());
         }
         if let Some(trouble) = &self.trouble {
-            return Err(StateError::Write { reason: trouble.reason.clone() });
+            return Err(JournalError::Write { reason: trouble.reason.clone() });
         }
         let Err(reason) = self.write(batch, true) else { return Ok(()) };
         // It may have reached the log all the same, and must not be read back from there.
-        self.wait(batch.removal());
-        Err(StateError::Write { reason })
+        self.wait(batch.undone());
+        Err(JournalError::Write { reason })
     }
 
     /// Writes what has happened. Where that is not possible now it is written when it is.
-    pub fn record(&mut self, batch: Batch) {
+    pub fn append(&mut self, batch: Batch) {
         if self.directory.is_none() || batch.writes.is_empty() {
             return;
         }
@@ -228,7 +222,7 @@ impl State {
 /// Opens the store and reads all of it once: damage shows now, while beginning anew is still possible.
 fn open_and_read(directory: &StateDirectory) -> Result<Store, StoreError> {
     let store = Store::open(&directory.store())?;
-    for kind in [Kind::Action, Kind::Event, Kind::Throttle, Kind::Survey, Kind::Option] {
+    for kind in [Kind::Action, Kind::Event, Kind::Throttle, Kind::Sample, Kind::Option] {
         store.last::<serde::de::IgnoredAny>(kind, usize::MAX)?;
     }
     Ok(store)
@@ -237,6 +231,8 @@ fn open_and_read(directory: &StateDirectory) -> Result<Store, StoreError> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+    use super::super::batch::numbered;
+    use super::super::store::SCHEMA_VERSION;
     use super::*;
 
     fn batch(number: u64) -> Batch {
@@ -258,20 +254,20 @@ mod tests {
     #[test]
     fn nowhere_takes_everything_and_keeps_nothing() {
         let mut state = State::nowhere();
-        state.intend(&batch(1)).unwrap();
-        state.record(batch(2));
+        state.write_ahead(&batch(1)).unwrap();
+        state.append(batch(2));
         assert!(numbers(&state).is_empty() && state.waiting() == 0 && state.retry().is_none());
     }
 
     #[test]
-    fn in_trouble_intents_fail_and_records_wait() {
+    fn in_trouble_write_ahead_fails_and_appended_batches_wait() {
         let folder = tempfile::tempdir().unwrap();
         let (mut state, opened) = State::open(folder.path()).unwrap();
         assert_eq!(opened, Opened::default());
-        state.intend(&batch(1)).unwrap();
+        state.write_ahead(&batch(1)).unwrap();
         in_trouble(&mut state);
-        assert!(matches!(state.intend(&batch(2)), Err(StateError::Write { .. })));
-        state.record(batch(3));
+        assert!(matches!(state.write_ahead(&batch(2)), Err(JournalError::Write { .. })));
+        state.append(batch(3));
         assert_eq!((numbers(&state), state.waiting()), (vec![1], 1));
         assert_eq!(state.retry(), Some(Recovered { written: 1, lost: 0 }));
         assert_eq!(numbers(&state), [3, 1]);
@@ -286,7 +282,7 @@ mod tests {
         let (mut state, _) = State::open(folder.path()).unwrap();
         in_trouble(&mut state);
         for number in 0..WAITING_MAX as u64 + 5 {
-            state.record(batch(number));
+            state.append(batch(number));
         }
         assert_eq!(state.waiting(), WAITING_MAX);
         assert_eq!(state.retry(), Some(Recovered { written: WAITING_MAX, lost: 5 }));
@@ -296,7 +292,7 @@ mod tests {
     fn a_corrupt_store_is_set_aside() {
         let folder = tempfile::tempdir().unwrap();
         let (mut state, _) = State::open(folder.path()).unwrap();
-        state.intend(&batch(1)).unwrap();
+        state.write_ahead(&batch(1)).unwrap();
         drop(state);
         std::fs::write(folder.path().join("store/CURRENT"), "MANIFEST-none\n").unwrap();
         let (state, opened) = State::open(folder.path()).unwrap();
@@ -311,9 +307,9 @@ mod tests {
         let (mut state, _) = State::open(folder.path()).unwrap();
         let mut newer = Batch::default();
         newer.put(Kind::Agent, "schema", &(SCHEMA_VERSION + 1));
-        state.intend(&newer).unwrap();
+        state.write_ahead(&newer).unwrap();
         drop(state);
         let error = State::open(folder.path()).err().unwrap();
-        assert!(matches!(error, StateError::Newer { found, .. } if found == SCHEMA_VERSION + 1), "{error}");
+        assert!(matches!(error, JournalError::Newer { found, .. } if found == SCHEMA_VERSION + 1), "{error}");
     }
 }

@@ -21,30 +21,30 @@ const TAIL_BYTES_MAX: u64 = 64 << 10;
 /// Names of keys are in there only as the policy allows, but nobody else's business all the same.
 const FILE_MODE: u32 = 0o600;
 
-/// The file that events go to.
+/// The file that events are appended to.
 #[derive(Debug)]
-pub struct AuditLog {
+pub struct EventFile {
     path: PathBuf,
     file: Option<File>,
     bytes: u64,
     last_id: u64,
     waiting: VecDeque<Vec<u8>>,
-    is_told: bool,
+    is_trouble_logged: bool,
 }
 
-impl AuditLog {
+impl EventFile {
     /// Events are appended to `path`, which need not be there.
     ///
     /// # Errors
     /// When it cannot be opened for writing, other than for want of room.
-    pub fn open(path: &Path) -> io::Result<AuditLog> {
-        let mut log = AuditLog {
+    pub fn open(path: &Path) -> io::Result<EventFile> {
+        let mut log = EventFile {
             path: path.to_owned(),
             file: None,
             bytes: 0,
             last_id: 0,
             waiting: VecDeque::new(),
-            is_told: false,
+            is_trouble_logged: false,
         };
         match log.reopen() {
             Ok(()) => {}
@@ -80,10 +80,10 @@ impl AuditLog {
             match self.write(&line) {
                 Ok(()) => {
                     self.waiting.pop_front();
-                    self.is_told = false;
+                    self.is_trouble_logged = false;
                 }
                 Err(error) => {
-                    if !std::mem::replace(&mut self.is_told, true) {
+                    if !std::mem::replace(&mut self.is_trouble_logged, true) {
                         tracing::warn!(path = %self.path.display(), %error, "events wait to be written");
                     }
                     return;
@@ -162,11 +162,11 @@ fn last_id(path: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
-    use super::super::event::{What, tests::every};
+    use super::super::event::{EventKind, tests::every};
     use super::*;
 
-    fn event(id: u64, what: What) -> Event {
-        Event { id, at: "2026-11-20T10:00:00Z".into(), what }
+    fn event(id: u64, kind: EventKind) -> Event {
+        Event { id, at: "2026-11-20T10:00:00Z".into(), kind }
     }
 
     fn ids(path: &Path) -> Vec<u64> {
@@ -178,13 +178,13 @@ mod tests {
     fn events_are_appended_and_counting_goes_on() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
-        let mut log = AuditLog::open(&path).unwrap();
+        let mut log = EventFile::open(&path).unwrap();
         assert_eq!(log.last_id(), 0);
-        for (id, what) in (1..).zip(every()) {
-            log.append(&event(id, what));
+        for (id, kind) in (1..).zip(every()) {
+            log.append(&event(id, kind));
         }
         let count = every().len() as u64;
-        let log = AuditLog::open(&path).unwrap();
+        let log = EventFile::open(&path).unwrap();
         assert_eq!((log.last_id(), ids(&path)), (count, (1..=count).collect()));
     }
 
@@ -192,13 +192,13 @@ mod tests {
     fn a_torn_line_is_closed_and_passed_over() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
-        let what = every().remove(0);
-        AuditLog::open(&path).unwrap().append(&event(5, what.clone()));
+        let kind = every().remove(0);
+        EventFile::open(&path).unwrap().append(&event(5, kind.clone()));
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"{\"id\":6,\"at").unwrap();
-        let mut log = AuditLog::open(&path).unwrap();
+        let mut log = EventFile::open(&path).unwrap();
         assert_eq!(log.last_id(), 5);
-        log.append(&event(6, what));
+        log.append(&event(6, kind));
         assert_eq!(ids(&path), [5, 6]);
     }
 
@@ -206,10 +206,10 @@ mod tests {
     fn files_are_bounded_in_size_and_number() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
-        let mut log = AuditLog::open(&path).unwrap();
+        let mut log = EventFile::open(&path).unwrap();
         let reason = "x".repeat(TAIL_BYTES_MAX as usize / 2);
         for id in 1..=1_500 {
-            log.append(&event(id, What::StateFull { reason: reason.clone() }));
+            log.append(&event(id, EventKind::StateFull { reason: reason.clone() }));
         }
         let sizes = std::fs::read_dir(folder.path()).unwrap().flatten();
         let sizes: Vec<u64> = sizes.map(|entry| entry.metadata().unwrap().len()).collect();
@@ -217,6 +217,6 @@ mod tests {
         assert!(sizes.iter().all(|bytes| *bytes < FILE_BYTES_MAX + (2 << 20)), "{sizes:?}");
         assert_eq!(ids(&path).last(), Some(&1_500));
         std::fs::remove_file(&path).unwrap();
-        assert!(AuditLog::open(&path).unwrap().last_id() > 0, "the one before tells where counting goes on");
+        assert!(EventFile::open(&path).unwrap().last_id() > 0, "the one before tells where counting goes on");
     }
 }

@@ -1,20 +1,20 @@
-//! Records and how they are named: what is written together is written whole or not at all.
+//! Records and how they are named. What is written in one batch is written whole or not at all.
 
 use serde::Serialize;
 
-/// Kinds of records; each has its own place in the key space.
+/// Kinds of records. Each has its own place in the key space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What was done, by number.
+    /// Actions, by number.
     Action,
-    /// What was said, by number.
+    /// Events, by number.
     Event,
     /// What is known of throttles, by target and name.
     Throttle,
     /// Single values of the agent, by name.
     Agent,
-    /// When a database was last looked at, and what was still wanted of it, by database.
-    Survey,
+    /// When a database was last sampled, and what was still wanted of it, by database.
+    Sample,
     /// Options that are set in a target and are to be put back, by database, column family and name.
     Option,
 }
@@ -27,7 +27,8 @@ impl Kind {
             Kind::Event => "event/",
             Kind::Throttle => "throttle/",
             Kind::Agent => "agent/",
-            Kind::Survey => "survey/",
+            // As the first release has named it.
+            Kind::Sample => "survey/",
             Kind::Option => "option/",
         }
     }
@@ -38,7 +39,7 @@ impl Kind {
     }
 }
 
-/// The name of a numbered record: names are in the order of their numbers.
+/// The name of a numbered record. Names are in the order of their numbers.
 pub fn numbered(number: u64) -> String {
     format!("{number:020}")
 }
@@ -46,22 +47,22 @@ pub fn numbered(number: u64) -> String {
 /// Writes that belong together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// Keys with their new values; without one the record goes.
+    /// Keys with their new values; without one the record is deleted.
     pub(super) writes: Vec<(String, Option<Vec<u8>>)>,
 }
 
 impl Batch {
     /// Adds a record, or replaces it.
     ///
-    /// What cannot be written as JSON is left out: none of the types that are kept here can fail to.
+    /// What cannot be written as JSON is left out. None of the types that are kept here can fail to.
     pub fn put(&mut self, kind: Kind, name: &str, value: &impl Serialize) {
         if let Ok(bytes) = serde_json::to_vec(value) {
             self.writes.push((kind.key(name), Some(bytes)));
         }
     }
 
-    /// Removes a record.
-    pub fn remove(&mut self, kind: Kind, name: &str) {
+    /// Deletes a record.
+    pub fn delete(&mut self, kind: Kind, name: &str) {
         self.writes.push((kind.key(name), None));
     }
 
@@ -71,7 +72,7 @@ impl Batch {
     }
 
     /// The batch that undoes this one where nothing was there before.
-    pub(super) fn removal(&self) -> Batch {
+    pub(super) fn undone(&self) -> Batch {
         Batch { writes: self.writes.iter().map(|(key, _)| (key.clone(), None)).collect() }
     }
 }

@@ -1,13 +1,14 @@
-//! Where the agent was when it ended: when each database was last looked at, and what the last plan still wanted.
+//! Where the agent was when it ended: when each database was last sampled, and what the last plan still wanted.
 //!
 //! A plan is made of what a window sees now, never of what an earlier run saw. So what was wanted is no order: it
 //! says which databases to look at first.
 
-use super::history::{DatabaseIdentity, Place};
-use crate::state::{Batch, Kind, State};
+use super::batch::{Batch, Kind};
+use super::state::State;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sexton_tuner::plan::{Action, COMPACTIONS_MAX, CompactRange, Plan};
+use sexton_tuner::run::{DatabaseIdentity, Place};
 use std::collections::BTreeMap;
 
 /// Databases remembered; a node has some dozens. Beyond that the ones that were not looked at for longest go.
@@ -15,7 +16,7 @@ const DATABASES_MAX: usize = 1_000;
 
 /// What is remembered of one database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Survey {
+struct Sample {
     database: DatabaseIdentity,
     /// When a window on its process was last open, seconds since the Unix epoch.
     window_unix_s: i64,
@@ -25,34 +26,34 @@ struct Survey {
 
 /// What is remembered of all databases.
 #[derive(Debug, Default)]
-pub struct Surveys {
-    by_database: BTreeMap<DatabaseIdentity, Survey>,
+pub struct Samples {
+    by_database: BTreeMap<DatabaseIdentity, Sample>,
 }
 
-impl Surveys {
+impl Samples {
     /// What an earlier run has left.
-    pub fn load(state: &State) -> Surveys {
-        let records: Vec<(String, Survey)> = state.last(Kind::Survey, DATABASES_MAX);
-        let surveys = records.into_iter().map(|(_, survey)| (survey.database.clone(), survey));
-        Surveys { by_database: surveys.collect() }
+    pub fn load(state: &State) -> Samples {
+        let records: Vec<(String, Sample)> = state.last(Kind::Sample, DATABASES_MAX);
+        let samples = records.into_iter().map(|(_, sample)| (sample.database.clone(), sample));
+        Samples { by_database: samples.collect() }
     }
 
     /// Time since a window was last open on the target of these databases, nanoseconds; `None` where one of them was
     /// never looked at, or something was still wanted of it: then there is no reason to wait.
     pub fn since_window_ns(&self, databases: &[DatabaseIdentity], now: Timestamp) -> Option<u64> {
-        let surveys = databases.iter().map(|database| self.by_database.get(database));
-        let surveys = surveys.collect::<Option<Vec<&Survey>>>()?;
-        if surveys.iter().any(|survey| !survey.wanted.is_empty()) {
+        let samples = databases.iter().map(|database| self.by_database.get(database));
+        let samples = samples.collect::<Option<Vec<&Sample>>>()?;
+        if samples.iter().any(|sample| !sample.wanted.is_empty()) {
             return None;
         }
-        let oldest_s = surveys.iter().map(|survey| survey.window_unix_s).min()?;
+        let oldest_s = samples.iter().map(|sample| sample.window_unix_s).min()?;
         // A time to come is a clock that was set back.
         let since_s = u64::try_from(now.as_second().saturating_sub(oldest_s)).ok()?;
         Some(since_s.saturating_mul(1_000_000_000))
     }
 
     /// A window on `target`, which has these databases open, is over, and this plan was made of it. Gives what to
-    /// write down.
+    /// write.
     pub fn note(
         &mut self,
         target: &str,
@@ -71,33 +72,33 @@ impl Surveys {
                 range: compact.range.clone(),
             });
             let wanted = wanted.collect();
-            let survey = Survey { database: database.clone(), window_unix_s: now.as_second(), wanted };
-            self.put(survey, &mut batch);
+            let sample = Sample { database: database.clone(), window_unix_s: now.as_second(), wanted };
+            self.put(sample, &mut batch);
         }
         self.drop_excess(&mut batch);
         batch
     }
 
-    /// Something is being done there: it is wanted no more. Gives what to write down.
+    /// Something is being done there: it is wanted no more. Gives what to write.
     pub fn begin(&mut self, place: &Place) -> Batch {
         let mut batch = Batch::default();
-        if let Some(mut survey) = self.by_database.get(&place.database).cloned() {
-            survey.wanted.retain(|wanted| wanted != place);
-            self.put(survey, &mut batch);
+        if let Some(mut sample) = self.by_database.get(&place.database).cloned() {
+            sample.wanted.retain(|wanted| wanted != place);
+            self.put(sample, &mut batch);
         }
         batch
     }
 
-    fn put(&mut self, survey: Survey, batch: &mut Batch) {
-        batch.put(Kind::Survey, &name(&survey.database), &survey);
-        self.by_database.insert(survey.database.clone(), survey);
+    fn put(&mut self, sample: Sample, batch: &mut Batch) {
+        batch.put(Kind::Sample, &name(&sample.database), &sample);
+        self.by_database.insert(sample.database.clone(), sample);
     }
 
     fn drop_excess(&mut self, batch: &mut Batch) {
         while self.by_database.len() > DATABASES_MAX {
-            let oldest = self.by_database.values().min_by_key(|survey| survey.window_unix_s);
-            let Some(database) = oldest.map(|survey| survey.database.clone()) else { return };
-            batch.remove(Kind::Survey, &name(&database));
+            let oldest = self.by_database.values().min_by_key(|sample| sample.window_unix_s);
+            let Some(database) = oldest.map(|sample| sample.database.clone()) else { return };
+            batch.delete(Kind::Sample, &name(&database));
             self.by_database.remove(&database);
         }
     }
@@ -152,33 +153,33 @@ mod tests {
     #[test]
     fn a_database_is_due_when_it_was_never_seen_or_something_is_wanted() {
         let (one, nothing) = ([database(1)], Plan { actions: Vec::new(), ..plan() });
-        let mut surveys = Surveys::default();
-        assert_eq!(surveys.since_window_ns(&one, at(100)), None);
-        surveys.note("java-1", &one, &nothing, at(100));
-        assert_eq!(surveys.since_window_ns(&one, at(107)), Some(7 * SECOND_NS));
-        assert_eq!(surveys.since_window_ns(&one, at(90)), None, "the clock was set back");
+        let mut samples = Samples::default();
+        assert_eq!(samples.since_window_ns(&one, at(100)), None);
+        samples.note("java-1", &one, &nothing, at(100));
+        assert_eq!(samples.since_window_ns(&one, at(107)), Some(7 * SECOND_NS));
+        assert_eq!(samples.since_window_ns(&one, at(90)), None, "the clock was set back");
         let both = [database(1), database(2)];
-        assert_eq!(surveys.since_window_ns(&both, at(107)), None, "the other one was never seen");
-        surveys.note("java-1", &one, &plan(), at(110));
-        assert_eq!(surveys.since_window_ns(&one, at(111)), None, "something is wanted of it");
-        let place = surveys.by_database.get(&database(1)).unwrap().wanted.first().unwrap().clone();
-        surveys.begin(&place);
-        assert_eq!(surveys.since_window_ns(&one, at(111)), Some(SECOND_NS));
-        surveys.note("java-2", &one, &plan(), at(112));
-        assert_eq!(surveys.since_window_ns(&one, at(112)), Some(0), "that is wanted of another target");
+        assert_eq!(samples.since_window_ns(&both, at(107)), None, "the other one was never seen");
+        samples.note("java-1", &one, &plan(), at(110));
+        assert_eq!(samples.since_window_ns(&one, at(111)), None, "something is wanted of it");
+        let place = samples.by_database.get(&database(1)).unwrap().wanted.first().unwrap().clone();
+        samples.begin(&place);
+        assert_eq!(samples.since_window_ns(&one, at(111)), Some(SECOND_NS));
+        samples.note("java-2", &one, &plan(), at(112));
+        assert_eq!(samples.since_window_ns(&one, at(112)), Some(0), "that is wanted of another target");
     }
 
     #[test]
     fn what_is_remembered_outlives_the_agent_and_is_bounded() {
         let folder = tempfile::tempdir().unwrap();
         let (mut state, _) = State::open(folder.path()).unwrap();
-        let mut surveys = Surveys::default();
+        let mut samples = Samples::default();
         for number in 0..DATABASES_MAX as u64 + 10 {
             let second = i64::try_from(number).unwrap();
-            state.record(surveys.note("java-1", &[database(number)], &plan(), at(second)));
+            state.append(samples.note("java-1", &[database(number)], &plan(), at(second)));
         }
-        let loaded = Surveys::load(&state);
-        assert_eq!(loaded.by_database, surveys.by_database);
+        let loaded = Samples::load(&state);
+        assert_eq!(loaded.by_database, samples.by_database);
         assert_eq!(loaded.by_database.len(), DATABASES_MAX);
         assert!(!loaded.by_database.contains_key(&database(9)), "the oldest have gone");
     }

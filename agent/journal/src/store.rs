@@ -3,7 +3,6 @@
 //! What the records mean is not known here. It is kept small in memory, and tells a torn end of its log, which
 //! a killed agent may leave, from corruption, which nobody may pass over in silence.
 
-use super::SCHEMA_VERSION;
 use super::batch::{Batch, Kind};
 use rust_rocksdb::{
     BlockBasedOptions, Cache, DB, DBRecoveryMode, Direction, Error, ErrorKind, IteratorMode, LogLevel,
@@ -22,6 +21,13 @@ const OPEN_FILES_MAX: i32 = 32;
 const LOG_BYTES_MAX: usize = 256 << 10;
 /// See [`LOG_BYTES_MAX`].
 const LOG_FILES_MAX: usize = 3;
+
+/// Version of what is written. Version 1 had the actions' views as the API shows them; each of its records is read, and
+/// written in the new form when it changes next. A newer store is refused.
+pub const SCHEMA_VERSION: u32 = 2;
+
+/// The oldest version that is read.
+const SCHEMA_VERSION_MIN: u32 = 1;
 
 /// Name of the record with the schema version.
 const SCHEMA: &str = "schema";
@@ -61,18 +67,22 @@ impl Store {
         match self.database.get(&key).map_err(failure)? {
             Some(bytes) => match parse::<u32>(&key, &bytes)? {
                 SCHEMA_VERSION => Ok(()),
+                // From here on it is nothing that an older agent could read.
+                SCHEMA_VERSION_MIN..SCHEMA_VERSION => self.write_schema(),
                 newer @ SCHEMA_VERSION.. => Err(StoreError::Newer(newer)),
                 older => Err(StoreError::Corrupt(format!("there never was a schema version {older}"))),
             },
             None if self.database.iterator(IteratorMode::Start).next().is_some() => {
                 Err(StoreError::Corrupt("records without a schema version".to_owned()))
             }
-            None => {
-                let mut batch = Batch::default();
-                batch.put(Kind::Agent, SCHEMA, &SCHEMA_VERSION);
-                self.write(&batch, true)
-            }
+            None => self.write_schema(),
         }
+    }
+
+    fn write_schema(&self) -> Result<(), StoreError> {
+        let mut batch = Batch::default();
+        batch.put(Kind::Agent, SCHEMA, &SCHEMA_VERSION);
+        self.write(&batch, true)
     }
 
     /// One record, if it is there.
@@ -188,7 +198,7 @@ mod tests {
         write(&store, 1..=20);
         let mut batch = Batch::default();
         batch.put(Kind::Event, &numbered(1), &"an event");
-        batch.remove(Kind::Action, &numbered(20));
+        batch.delete(Kind::Action, &numbered(20));
         store.write(&batch, true).unwrap();
         let last: Vec<(String, String)> = store.last(Kind::Action, 3).unwrap();
         let values: Vec<&str> = last.iter().map(|(_, value)| value.as_str()).collect();
