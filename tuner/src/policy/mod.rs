@@ -6,23 +6,21 @@
 mod check;
 mod clock;
 mod databases;
-mod duplicates;
 mod error;
 mod glob;
 mod guards;
-mod locate;
 mod parse;
 mod schema;
 mod sql;
 mod suggest;
 mod target;
 mod units;
+mod walk;
 mod written;
 
 pub use clock::{ClockTime, Day, TimeZoneName};
 pub use databases::{DatabasesPolicy, Naming};
 pub use error::PolicyError;
-pub use glob::glob_matches;
 pub use guards::GuardPolicy;
 pub use parse::POLICY_BYTES_MAX;
 pub use schema::schema;

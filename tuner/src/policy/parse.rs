@@ -1,6 +1,6 @@
 //! From text to a checked policy.
 
-use super::{Policy, PolicyError, check, duplicates, error::from_yaml};
+use super::{Policy, PolicyError, check, error::from_yaml, walk};
 
 /// Longest policy that is read; a policy for a hundred targets has some 40 KiB.
 pub const POLICY_BYTES_MAX: usize = 256 * 1024;
@@ -17,7 +17,7 @@ pub(super) fn parse(text: &str) -> Result<Policy, PolicyError> {
         let error = PolicyError::of_text("the policy is empty", "write `{}` for a policy of defaults only");
         return Err(error.at(text, 0));
     }
-    duplicates::check(text).map_err(|error| placed(from_yaml(&error, text), text))?;
+    walk::check(text).map_err(|error| placed(from_yaml(&error, text), text))?;
     let policy: Policy = serde_yaml::from_str(text).map_err(|error| placed(from_yaml(&error, text), text))?;
     check::check(&policy, text)?;
     Ok(policy)

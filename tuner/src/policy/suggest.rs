@@ -32,37 +32,14 @@ pub(super) fn help_for(message: &str) -> String {
 }
 
 fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
-    let best = known.iter().map(|name| (edits(written, name), *name)).min()?;
+    let best = known.iter().map(|name| (strsim::levenshtein(written, name), *name)).min()?;
     (best.0 <= EDITS_MAX && (best.0 < best.1.chars().count() || written.starts_with(best.1)))
         .then_some(best.1)
-}
-
-/// Levenshtein distance.
-fn edits(one: &str, two: &str) -> usize {
-    let two: Vec<char> = two.chars().collect();
-    let mut row: Vec<usize> = (0..=two.len()).collect();
-    for (line, from) in one.chars().enumerate() {
-        let mut next = vec![line + 1];
-        for (column, (to, pair)) in two.iter().zip(row.windows(2)).enumerate() {
-            let left = next.get(column).copied().unwrap_or(0);
-            let (diagonal, up) = (pair.first().copied().unwrap_or(0), pair.last().copied().unwrap_or(0));
-            next.push((diagonal + usize::from(from != *to)).min(up + 1).min(left + 1));
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn counts_edits() {
-        assert_eq!(edits("cooldwn", "cooldown"), 1);
-        assert_eq!(edits("", "abc"), 3);
-        assert_eq!(edits("mode", "mode"), 0);
-    }
 
     #[test]
     fn names_the_field_that_was_meant() {

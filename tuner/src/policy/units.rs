@@ -1,15 +1,21 @@
 //! Sizes, rates, spans of time, pain and shares of a core, as they are written in a policy: always with a unit.
+//!
+//! Read here and not by a crate for sizes or durations: these take `64MB` for a thousand thousands, or for a
+//! power of two, and either is wrong to somebody. Here it is an error that names the unit which was meant.
 
 use super::error::Complaint;
-use super::written::{Written, number_and_unit, shown, written};
+use super::written::{Written, shown, written};
 use std::time::Duration;
 
-/// Units of size, greatest first. Only powers of two: "MB" means two different things to two people.
-const SIZE_UNITS: [(&str, u64); 5] =
-    [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+/// Names of units with how much each is, greatest first.
+type Units = [(&'static str, u64)];
 
-/// Units of time in nanoseconds, greatest first.
-const TIME_UNITS: [(&str, u64); 7] = [
+/// Only powers of two: "MB" means two different things to two people.
+const SIZE_UNITS: &Units =
+    &[("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+
+/// In nanoseconds.
+const TIME_UNITS: &Units = &[
     ("d", 86_400_000_000_000),
     ("h", 3_600_000_000_000),
     ("m", 60_000_000_000),
@@ -19,9 +25,44 @@ const TIME_UNITS: [(&str, u64); 7] = [
     ("ns", 1),
 ];
 
-/// A size in bytes, written `64MiB`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ByteSize(u64);
+/// Of time that is lost in each second.
+const LOST_TIME_UNITS: &Units = &[("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+
+/// A type for a whole number of units, with `$suffix` behind the unit.
+macro_rules! quantity {
+    (
+        $(#[$doc:meta])* $name:ident, $units:expr, $suffix:literal,
+        $expected:literal, $pattern:literal, $description:literal
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub struct $name(u64);
+
+        impl Written for $name {
+            const EXPECTED: &'static str = $expected;
+
+            fn read(text: &str) -> Result<$name, Complaint> {
+                read_quantity(text, $units, $suffix, Self::EXPECTED).map($name)
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write_largest(formatter, self.0, $units, $suffix)
+            }
+        }
+
+        written!($name, $pattern, $description);
+    };
+}
+
+quantity!(
+    /// A size in bytes, written `64MiB`.
+    ByteSize, SIZE_UNITS, "",
+    "a size with its unit, such as 64MiB (B, KiB, MiB, GiB, TiB)",
+    "^[0-9]+(B|KiB|MiB|GiB|TiB)$",
+    "A size with its unit: B, KiB, MiB, GiB or TiB."
+);
 
 impl ByteSize {
     /// This many bytes.
@@ -35,26 +76,13 @@ impl ByteSize {
     }
 }
 
-impl Written for ByteSize {
-    const EXPECTED: &'static str = "a size with its unit, such as 64MiB (B, KiB, MiB, GiB, TiB)";
-
-    fn read(text: &str) -> Result<ByteSize, Complaint> {
-        let (number, unit) = number_and_unit(text, Self::EXPECTED)?;
-        scaled(text, number, unit, &SIZE_UNITS, Self::EXPECTED).map(ByteSize)
-    }
-}
-
-impl std::fmt::Display for ByteSize {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write_largest(formatter, self.0, &SIZE_UNITS, "")
-    }
-}
-
-written!(ByteSize, "^[0-9]+(B|KiB|MiB|GiB|TiB)$", "A size with its unit: B, KiB, MiB, GiB or TiB.");
-
-/// Bytes per second, written `16MiB/s`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ByteRate(u64);
+quantity!(
+    /// Bytes per second, written `16MiB/s`.
+    ByteRate, SIZE_UNITS, "/s",
+    "a rate with its unit, such as 16MiB/s (B/s, KiB/s, MiB/s, GiB/s, TiB/s)",
+    "^[0-9]+(B|KiB|MiB|GiB|TiB)/s$",
+    "Bytes per second with the unit: B/s, KiB/s, MiB/s, GiB/s or TiB/s."
+);
 
 impl ByteRate {
     /// This many bytes per second.
@@ -68,31 +96,13 @@ impl ByteRate {
     }
 }
 
-impl Written for ByteRate {
-    const EXPECTED: &'static str = "a rate with its unit, such as 16MiB/s (B/s, KiB/s, MiB/s, GiB/s, TiB/s)";
-
-    fn read(text: &str) -> Result<ByteRate, Complaint> {
-        let (number, unit) = number_and_unit(text, Self::EXPECTED)?;
-        let unit = per_second(text, unit, Self::EXPECTED)?;
-        scaled(text, number, unit, &SIZE_UNITS, Self::EXPECTED).map(ByteRate)
-    }
-}
-
-impl std::fmt::Display for ByteRate {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write_largest(formatter, self.0, &SIZE_UNITS, "/s")
-    }
-}
-
-written!(
-    ByteRate,
-    "^[0-9]+(B|KiB|MiB|GiB|TiB)/s$",
-    "Bytes per second with the unit: B/s, KiB/s, MiB/s, GiB/s or TiB/s."
+quantity!(
+    /// A span of time, written `10m`.
+    TimeSpan, TIME_UNITS, "",
+    "a span of time with its unit, such as 10m (ns, us, ms, s, m, h, d)",
+    "^[0-9]+(ns|us|ms|s|m|h|d)$",
+    "A span of time with its unit: ns, us, ms, s, m, h or d."
 );
-
-/// A span of time, written `10m`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TimeSpan(u64);
 
 impl TimeSpan {
     /// This many nanoseconds.
@@ -116,26 +126,13 @@ impl TimeSpan {
     }
 }
 
-impl Written for TimeSpan {
-    const EXPECTED: &'static str = "a span of time with its unit, such as 10m (ns, us, ms, s, m, h, d)";
-
-    fn read(text: &str) -> Result<TimeSpan, Complaint> {
-        let (number, unit) = number_and_unit(text, Self::EXPECTED)?;
-        scaled(text, number, unit, &TIME_UNITS, Self::EXPECTED).map(TimeSpan)
-    }
-}
-
-impl std::fmt::Display for TimeSpan {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write_largest(formatter, self.0, &TIME_UNITS, "")
-    }
-}
-
-written!(TimeSpan, "^[0-9]+(ns|us|ms|s|m|h|d)$", "A span of time with its unit: ns, us, ms, s, m, h or d.");
-
-/// Reader time lost per second of wall clock, written `5ms/s`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PainRate(u64);
+quantity!(
+    /// Reader time lost per second of wall clock, written `5ms/s`.
+    PainRate, LOST_TIME_UNITS, "/s",
+    "reader time lost per second with its unit, such as 5ms/s (ns/s, us/s, ms/s, s/s)",
+    "^[0-9]+(ns|us|ms|s)/s$",
+    "Reader time lost per second: ns/s, us/s, ms/s or s/s."
+);
 
 impl PainRate {
     /// This many nanoseconds lost per second.
@@ -148,26 +145,6 @@ impl PainRate {
         self.0 as f64 / 1e9
     }
 }
-
-impl Written for PainRate {
-    const EXPECTED: &'static str =
-        "reader time lost per second with its unit, such as 5ms/s (ns/s, us/s, ms/s, s/s)";
-
-    fn read(text: &str) -> Result<PainRate, Complaint> {
-        let (number, unit) = number_and_unit(text, Self::EXPECTED)?;
-        let unit = per_second(text, unit, Self::EXPECTED)?;
-        let small = TIME_UNITS.get(3..).unwrap_or(&[]);
-        scaled(text, number, unit, small, Self::EXPECTED).map(PainRate)
-    }
-}
-
-impl std::fmt::Display for PainRate {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write_largest(formatter, self.0, TIME_UNITS.get(3..).unwrap_or(&[]), "/s")
-    }
-}
-
-written!(PainRate, "^[0-9]+(ns|us|ms|s)/s$", "Reader time lost per second: ns/s, us/s, ms/s or s/s.");
 
 /// A share of one processor core, written `1%` or `0.25%`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -230,47 +207,47 @@ impl std::fmt::Display for CoreShare {
 
 written!(CoreShare, "^[0-9]+([.][0-9]{1,4})?%$", "A share of one processor core in percent.");
 
-fn per_second<'t>(text: &str, unit: &'t str, expected: &str) -> Result<&'t str, Complaint> {
-    unit.strip_suffix("/s").ok_or_else(|| {
-        Complaint::new(format!("{} is not a rate: it lacks \"/s\"", shown(text)), format!("write {expected}"))
-    })
-}
-
-fn scaled(
-    text: &str,
-    number: u64,
-    unit: &str,
-    units: &[(&str, u64)],
-    expected: &str,
-) -> Result<u64, Complaint> {
+/// Reads `64MiB/s`: a whole number, a unit, and the suffix.
+fn read_quantity(text: &str, units: &Units, suffix: &str, expected: &str) -> Result<u64, Complaint> {
+    let complain = |message: String| Complaint::new(message, format!("write {expected}"));
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = text.split_at_checked(digits).unwrap_or(("", text));
+    if number.is_empty() || rest.starts_with('.') {
+        let what = if text.starts_with('-') { "is negative" } else { "does not begin with a whole number" };
+        return Err(complain(format!("{} {what}", shown(text))));
+    }
+    let too_large = || complain(format!("{} is too large", shown(text)));
+    let number: u64 = number.parse().map_err(|_| too_large())?;
+    if rest.is_empty() {
+        return Err(complain(format!("{} has no unit", shown(text))));
+    }
+    let lacking = || complain(format!("{} is not a rate: it lacks \"/s\"", shown(text)));
+    let unit = rest.strip_suffix(suffix).ok_or_else(lacking)?;
     let factor =
         units.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor).ok_or_else(|| {
-            // "64MB" and "64mib" get the unit that was most likely meant.
-            let binary = unit.to_ascii_lowercase().replace('i', "");
-            let meant = units.iter().find(|(name, _)| {
-                let known = name.to_ascii_lowercase();
-                known.replace('i', "") == binary
-                    || (known.len() == 1 && !binary.is_empty() && unit.starts_with(name))
-            });
-            let help = match meant {
-                Some((name, _)) if !unit.starts_with(' ') => {
-                    let suffix = if text.ends_with("/s") { "/s" } else { "" };
-                    format!("did you mean {number}{name}{suffix}? Write {expected}")
-                }
-                _ => format!("write {expected}"),
+            let help = match meant(unit, units) {
+                Some(name) => format!("did you mean {number}{name}{suffix}? Write {expected}"),
+                None => format!("write {expected}"),
             };
             Complaint::new(format!("{} has an unknown unit, {}", shown(text), shown(unit)), help)
         })?;
-    number
-        .checked_mul(factor)
-        .ok_or_else(|| Complaint::new(format!("{} is too large", shown(text)), format!("write {expected}")))
+    number.checked_mul(factor).ok_or_else(too_large)
+}
+
+/// The unit that was most likely meant by `MB`, `mib` or `minutes`.
+fn meant(unit: &str, units: &Units) -> Option<&'static str> {
+    let binary = unit.to_ascii_lowercase().replace('i', "");
+    let names = units.iter().map(|(name, _)| *name);
+    names.filter(|_| !binary.is_empty() && !unit.starts_with(' ')).find(|name| {
+        name.to_ascii_lowercase().replace('i', "") == binary || (name.len() == 1 && unit.starts_with(name))
+    })
 }
 
 /// Writes `value` in the greatest unit that holds it without a fraction.
 fn write_largest(
     formatter: &mut std::fmt::Formatter<'_>,
     value: u64,
-    units: &[(&str, u64)],
+    units: &Units,
     suffix: &str,
 ) -> std::fmt::Result {
     for (name, factor) in units {

@@ -65,28 +65,6 @@ macro_rules! written {
 }
 pub(super) use written;
 
-/// Splits `64MiB` into 64 and `MiB`; a complaint that names the expected form otherwise.
-pub(super) fn number_and_unit<'t>(text: &'t str, expected: &str) -> Result<(u64, &'t str), Complaint> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at_checked(digits).unwrap_or(("", text));
-    let shown = shown(text);
-    if number.is_empty() || unit.starts_with('.') {
-        let message = if text.starts_with('-') {
-            format!("{shown} is negative")
-        } else {
-            format!("{shown} does not begin with a whole number")
-        };
-        return Err(Complaint::new(message, format!("write {expected}")));
-    }
-    let value = number
-        .parse()
-        .map_err(|_| Complaint::new(format!("{shown} is too large"), format!("write {expected}")))?;
-    if unit.is_empty() {
-        return Err(Complaint::new(format!("{shown} has no unit"), format!("write {expected}")));
-    }
-    Ok((value, unit))
-}
-
 /// A text of the policy inside a message: escaped and cut, so that a message stays one short line.
 pub(super) fn shown(text: &str) -> String {
     /// Longer quotes make the message hard to read.
