@@ -242,19 +242,6 @@ fn check_rates(target: &Value, workload: &Workload) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn without_an_agent_there_is_an_engine_inside() -> Result<()> {
-    let _alone = agent::exclusively()?;
-    let directory = tempfile::tempdir()?;
-    let workload = workload(directory.path())?;
-    let pid = workload.process.pid().to_string();
-    let report = json(directory.path(), &["top", "--json", "--standalone", "--pid", &pid])?;
-    ensure!(text(&report, "/source") == "standalone", "another source: {report}");
-    let target = list(&report, "targets")?.first().context("no target")?;
-    ensure!(text(target, "/mode") == "observe", "not in mode observe: {target}");
-    check_rates(target, &workload)
-}
-
 fn json(directory: &Path, arguments: &[&str]) -> Result<Value> {
     let output = agent::output(directory, arguments)?;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,17 +1,17 @@
-//! A client for the agent's own HTTP API: one GET a connection, a limit on time and size, nothing more.
+//! A client for the agent's own HTTP API.
 //!
-//! Not a general one: no redirects, no encryption, no chunks. What answers is believed to be JSON of ours
-//! only after it has been parsed as such.
+//! What answers is believed to be JSON of ours only after it has been parsed as such.
 
-use super::TopError;
-use super::picture::Picture;
+use crate::failure::Failure;
 use crate::snapshot::{RANGES_PUBLISHED_MAX, RangeView, TargetView};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sexton_journal::Event;
-use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::ErrorKind;
 use std::time::Duration;
+use thiserror::Error;
+use ureq::Agent;
+use ureq::http::Uri;
 
 /// No answer of an agent is nearly as long; more means that something else answers.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
@@ -20,11 +20,58 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// Characters of a foreign answer that are repeated in a message.
 const SHOWN_CHARACTERS_MAX: usize = 120;
 
-/// Asks one agent.
-#[derive(Clone, Debug)]
-pub struct Client {
-    /// `HOST:PORT`, as it stands in the `Host` header.
-    authority: String,
+/// Why there is nothing to show; [`TopError::remedy`] says what to do.
+#[derive(Debug, Error)]
+pub enum TopError {
+    /// Not a URL of an agent.
+    #[error("{url:?} is no URL of an agent")]
+    Url { url: String },
+    /// Nothing answers there.
+    #[error("no agent answers at {url}: {source}")]
+    Unreachable { url: String, source: Box<ureq::Error> },
+    /// Something answers that is no agent of this version.
+    #[error("what answers at {url} is no agent that this version understands: {what}")]
+    NoAgent { url: String, what: String },
+    /// The agent answers with an error.
+    #[error("the agent at {url} refuses: {message}")]
+    Refused { url: String, message: String },
+}
+
+impl TopError {
+    /// What an operator can do about it, in one sentence.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            TopError::Url { .. } => "give it as http://HOST:PORT, for example http://127.0.0.1:9776",
+            TopError::Unreachable { .. } => {
+                "start an agent with `sexton run`, or name another one with --url"
+            }
+            TopError::NoAgent { .. } => {
+                "give the address of `sexton run --listen` with --url, and use the same version of both"
+            }
+            TopError::Refused { .. } => "see the agent's log",
+        }
+    }
+}
+
+impl From<TopError> for Failure {
+    fn from(error: TopError) -> Failure {
+        match error {
+            TopError::Url { .. } => Failure::usage(&error, error.remedy()),
+            _ => Failure::new(&error, error.remedy()),
+        }
+    }
+}
+
+/// Targets and ranges of an agent as of one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Picture {
+    /// When the agent made it, RFC 3339.
+    pub at: String,
+    /// Loops it has completed.
+    pub cycles: u64,
+    pub targets: Vec<TargetView>,
+    /// Ranked ranges of all targets, most pain relieved per byte first.
+    pub ranges: Vec<RangeView>,
 }
 
 #[derive(Deserialize)]
@@ -52,6 +99,14 @@ pub struct EventsPage {
     pub events: Vec<Event>,
 }
 
+/// Asks one agent.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: Agent,
+    /// `http://HOST:PORT`.
+    url: String,
+}
+
 impl Client {
     /// A client for `url`: `http://HOST:PORT`, with or without the scheme. Nothing is asked yet.
     ///
@@ -59,17 +114,29 @@ impl Client {
     /// [`TopError::Url`].
     pub fn new(url: &str) -> Result<Client, TopError> {
         let authority = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/');
-        let port = authority.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-        let is_plain = !authority.contains(['/', '@', '?', '#']) && !authority.contains(char::is_whitespace);
-        match port {
-            Some(_) if is_plain => Ok(Client { authority: authority.to_owned() }),
-            _ => Err(TopError::Url { url: url.to_owned() }),
+        let is_plain = |uri: &Uri| {
+            uri.port_u16().is_some()
+                && uri.path() == "/"
+                && uri.query().is_none()
+                && !authority.contains(['@', '#'])
+        };
+        let plain = format!("http://{authority}");
+        if !plain.parse().is_ok_and(|uri| is_plain(&uri)) {
+            return Err(TopError::Url { url: url.to_owned() });
         }
+        let http = Agent::config_builder()
+            .timeout_global(Some(TIMEOUT))
+            .http_status_as_error(false)
+            // The agent is asked directly, whatever the environment says of proxies.
+            .proxy(None)
+            .max_redirects(0)
+            .build();
+        Ok(Client { http: http.into(), url: plain })
     }
 
     /// Whom it asks, for people.
-    pub fn url(&self) -> String {
-        format!("http://{}", self.authority)
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// The agent's state now.
@@ -93,49 +160,45 @@ impl Client {
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, TopError> {
-        let answer =
-            self.exchange(path).map_err(|source| TopError::Unreachable { url: self.url(), source })?;
-        let no_agent = |what: String| TopError::NoAgent { url: self.url(), what };
-        let (status, body) = split(&answer).ok_or_else(|| no_agent("it does not speak HTTP".to_owned()))?;
+        let mut answer =
+            self.http.get(format!("{}{path}", self.url)).call().map_err(|error| self.failed(error))?;
+        let status = answer.status();
+        let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
+        let body = body.map_err(|error| self.failed(error))?;
         if status != 200 {
             let shown = body.chars().filter(|character| !character.is_control());
-            let message = format!("{path} answered {status}: ");
+            let message = format!("{path} answered {}: ", status.as_u16());
             return Err(TopError::Refused {
-                url: self.url(),
+                url: self.url.clone(),
                 message: message.chars().chain(shown.take(SHOWN_CHARACTERS_MAX)).collect(),
             });
         }
-        serde_json::from_str(body).map_err(|error| no_agent(format!("{path}: {error}")))
+        serde_json::from_str(&body).map_err(|error| self.no_agent(format!("{path}: {error}")))
     }
 
-    fn exchange(&self, path: &str) -> std::io::Result<String> {
-        let mut addresses = self.authority.to_socket_addrs()?;
-        let address = addresses.next().ok_or(std::io::ErrorKind::AddrNotAvailable)?;
-        let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
-        // HTTP/1.0: the body ends where the connection ends, with no chunks to put together.
-        let authority = &self.authority;
-        let request = format!("GET {path} HTTP/1.0\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes())?;
-        let mut bytes = Vec::new();
-        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    fn failed(&self, error: ureq::Error) -> TopError {
+        match error {
+            // Who hangs up without a word, or says something else, does not speak HTTP.
+            ureq::Error::Io(error) if error.kind() != ErrorKind::UnexpectedEof => {
+                TopError::Unreachable { url: self.url.clone(), source: Box::new(error.into()) }
+            }
+            ureq::Error::Timeout(_) | ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => {
+                TopError::Unreachable { url: self.url.clone(), source: Box::new(error) }
+            }
+            error => self.no_agent(format!("it does not speak HTTP as an agent does: {error}")),
+        }
     }
-}
 
-/// Status and body of an HTTP answer.
-fn split(answer: &str) -> Option<(u16, &str)> {
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    let mut words = head.split_ascii_whitespace();
-    words.next().filter(|version| version.starts_with("HTTP/1."))?;
-    Some((words.next()?.parse().ok()?, body))
+    fn no_agent(&self, what: String) -> TopError {
+        TopError::NoAgent { url: self.url.clone(), what }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
 
     #[test]

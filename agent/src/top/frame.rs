@@ -285,10 +285,11 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::snapshot::{GapView, TargetView};
-    use crate::top::{Key, Picture};
+    use crate::top::Picture;
     use proptest::prelude::*;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use ratatui_crossterm::crossterm::event::KeyCode;
     use sexton_tuner::evidence::Counters;
 
     fn target(name: &str, pain: f64) -> TargetView {
@@ -371,11 +372,11 @@ mod tests {
 
     #[test]
     fn the_selected_target_is_on_the_screen_however_many_there_are() {
-        let mut state = State::new("standalone".into());
+        let mut state = State::new("http://127.0.0.1:9776".into());
         let targets = (0..50).map(|number| target(&format!("t-{number:02}"), 0.0)).collect();
         state.take(Picture { at: "2026-01-01T00:00:00Z".into(), targets, ..Picture::default() });
         for _ in 0..40 {
-            state.press(Key::Down);
+            state.press(KeyCode::Down);
         }
         let shown = screen(&state, 80, 20).join("\n");
         assert!(shown.contains("t-40") && !shown.contains("t-00"), "{shown}");
@@ -385,8 +386,8 @@ mod tests {
     fn trouble_a_pause_and_help_show() {
         let mut state = state();
         state.trouble = Some("no agent answers".into());
-        state.press(Key::Character('p'));
-        state.press(Key::Character('?'));
+        state.press(KeyCode::Char('p'));
+        state.press(KeyCode::Char('?'));
         let shown = screen(&state, 120, 30).join("\n");
         for words in ["no agent answers", "PAUSED", "this help"] {
             assert!(shown.contains(words), "{words}: {shown}");
@@ -399,12 +400,14 @@ mod tests {
         for words in ["java-4711", "mariadbd-12", "keyTable", "(24 bytes)", "set it in the host", "TOMB/s"] {
             assert!(text.contains(words), "{words}: {text}");
         }
-        assert!(plain_text(&State::new("standalone".into())).contains("waiting for the first picture"));
+        assert!(
+            plain_text(&State::new("http://127.0.0.1:9776".into())).contains("waiting for the first picture")
+        );
     }
 
     #[test]
     fn names_with_control_characters_do_no_harm() {
-        let mut state = State::new("standalone".into());
+        let mut state = State::new("http://127.0.0.1:9776".into());
         let evil = target("evil\u{1b}[2J\u{7}name", 0.0);
         state.take(Picture { at: "2026-01-01T00:00:00Z".into(), targets: vec![evil], ..Picture::default() });
         assert!(!plain_text(&state).contains(['\u{1b}', '\u{7}']));

@@ -3,7 +3,7 @@
 //! An agent publishes counters that only grow. A rate is the difference of two of them; where a counter fell, or the
 //! name stands for another process, the agent or the target began anew, and so does the history. Pure.
 
-use super::picture::Picture;
+use super::client::Picture;
 use crate::snapshot::TargetView;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{HashMap, VecDeque};

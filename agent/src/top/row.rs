@@ -11,7 +11,7 @@ pub struct Report {
     pub at: String,
     /// Loops the agent has completed.
     pub cycles: u64,
-    /// URL of the agent, or `standalone`.
+    /// URL of the agent.
     pub source: String,
     /// One entry a target, in the order of the table.
     pub targets: Vec<Row>,

@@ -1,10 +1,10 @@
 //! What the screen shows and how keys change it. Pure: no clock, no terminal.
 
-use super::keys::Key;
-use super::picture::Picture;
+use super::client::Picture;
 use super::rates::History;
 use super::row::{Report, Row};
 use crate::snapshot::{RangeView, TargetState};
+use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// What the targets are ordered by, the greatest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Sort {
 /// Everything a frame is made of.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// URL of the agent, or `standalone`.
+    /// URL of the agent.
     pub source: String,
     /// The order of the targets.
     pub sort: Sort,
@@ -87,18 +87,21 @@ impl State {
     }
 
     /// A key was pressed.
-    pub fn press(&mut self, key: Key) {
-        match key {
-            Key::Interrupt | Key::Character('q') => self.quit = true,
+    pub fn press(&mut self, key: impl Into<KeyEvent>) {
+        let key: KeyEvent = key.into();
+        match key.code {
+            // In raw mode Ctrl-C is a key like others.
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => self.quit = true,
+            KeyCode::Char('q') => self.quit = true,
             // Escape closes what is open first.
-            Key::Escape if self.help => self.help = false,
-            Key::Escape => self.quit = true,
-            Key::Up => self.select(-1),
-            Key::Down => self.select(1),
-            Key::Character('s') => self.sort = self.sort.next(),
-            Key::Character('p') => self.paused = !self.paused,
-            Key::Character('?') => self.help = !self.help,
-            Key::Character(_) => {}
+            KeyCode::Esc if self.help => self.help = false,
+            KeyCode::Esc => self.quit = true,
+            KeyCode::Up => self.select(-1),
+            KeyCode::Down => self.select(1),
+            KeyCode::Char('s') => self.sort = self.sort.next(),
+            KeyCode::Char('p') => self.paused = !self.paused,
+            KeyCode::Char('?') => self.help = !self.help,
+            _ => {}
         }
     }
 
@@ -202,7 +205,7 @@ mod tests {
         let mut state = state(&[("a", 0.1, Watching), ("b", 9.0, Lost), ("c", 0.7, Watching)]);
         assert_eq!(names(&state), ["c", "a", "b"]);
         for _ in 0..4 {
-            state.press(Key::Character('s'));
+            state.press(KeyCode::Char('s'));
         }
         assert_eq!(state.sort, Sort::Name);
         assert_eq!(names(&state), ["a", "c", "b"]);
@@ -213,7 +216,9 @@ mod tests {
         let mut state = state(&[("a", 0.3, Watching), ("b", 0.2, Watching)]);
         let selected = |state: &State| state.selected_index(&state.rows());
         assert_eq!(selected(&state), 0);
-        for (key, index) in [(Key::Up, 0), (Key::Down, 1), (Key::Down, 1), (Key::Up, 0), (Key::Down, 1)] {
+        for (key, index) in
+            [(KeyCode::Up, 0), (KeyCode::Down, 1), (KeyCode::Down, 1), (KeyCode::Up, 0), (KeyCode::Down, 1)]
+        {
             state.press(key);
             assert_eq!(selected(&state), index);
         }
@@ -223,31 +228,32 @@ mod tests {
         state.take(picture);
         assert_eq!(state.selected.as_deref(), Some("b"));
         state.take(Picture::default());
-        state.press(Key::Down);
+        state.press(KeyCode::Down);
         assert_eq!(state.selected, None);
     }
 
     #[test]
     fn a_pause_keeps_the_picture() {
         let mut state = state(&[("a", 0.3, Watching)]);
-        state.press(Key::Character('p'));
+        state.press(KeyCode::Char('p'));
         state.take(Picture::default());
         assert_eq!(names(&state), ["a"]);
-        state.press(Key::Character('p'));
+        state.press(KeyCode::Char('p'));
         state.take(Picture::default());
         assert!(names(&state).is_empty());
     }
 
     #[test]
     fn keys_that_leave() {
-        for key in [Key::Character('q'), Key::Escape, Key::Interrupt] {
+        let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        for key in [KeyCode::Char('q').into(), KeyCode::Esc.into(), interrupt] {
             let mut state = State::default();
             state.press(key);
             assert!(state.quit);
         }
         let mut state = State::default();
-        state.press(Key::Character('?'));
-        state.press(Key::Escape);
+        state.press(KeyCode::Char('?'));
+        state.press(KeyCode::Esc);
         assert!(!state.help && !state.quit);
     }
 }
