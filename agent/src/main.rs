@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use sexton::command::{
-    Arguments, Command, completions, doctor, events, inspect, observe, plan, policy, run, targets, top,
+    Arguments, Command, completions, doctor, events, observe, plan, policy, run, targets, top,
 };
 use std::process::ExitCode;
 
@@ -23,7 +23,6 @@ fn main() -> ExitCode {
         Command::Top(arguments) => top::run(arguments),
         Command::Events(arguments) => events::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
-        Command::Inspect(arguments) => inspect::run(arguments),
         Command::Targets(arguments) => targets::run(arguments),
         Command::Policy(arguments) => policy::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),

@@ -59,7 +59,7 @@ fn a_process_without_rocksdb_on_any_kernel() -> Result<()> {
     let sleeper = sleeper()?;
     let pid = sleeper.pid().to_string();
     fails(&["observe", "--pid", &pid, "--seconds", "1", "--json"], FAILED, &[&pid, "RocksDB"])?;
-    fails(&["inspect", "--pid", &pid], FAILED, &[&pid, "RocksDB"])
+    fails(&["targets", "--pid", &pid], FAILED, &[&pid, "RocksDB"])
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_process_that_is_gone_on_any_kernel() -> Result<()> {
     let pid = process.pid().to_string();
     process.wait(LIMIT)?;
     fails(&["observe", "--pid", &pid, "--seconds", "1", "--json"], FAILED, &[&pid])?;
-    fails(&["inspect", "--pid", &pid], FAILED, &[&pid])?;
+    fails(&["targets", "--pid", &pid], FAILED, &[&pid])?;
     fails(&["run", "--pid", &pid, "--listen", "127.0.0.1:0"], FAILED, &[&pid])
 }
 
@@ -84,7 +84,7 @@ fn a_damaged_library_on_any_kernel() -> Result<()> {
         std::fs::write(&library, bytes)?;
         let mut mapper = mapper(&library).with_context(|| format!("case: {name}"))?;
         let pid = mapper.pid().to_string();
-        fails(&["inspect", "--pid", &pid], FAILED, &["librocksdb.so.7"]).context(name)?;
+        fails(&["targets", "--pid", &pid], FAILED, &["librocksdb.so.7"]).context(name)?;
         let observe = ["observe", "--pid", &pid, "--seconds", "1", "--json"];
         fails(&observe, FAILED, &["librocksdb.so.7"]).context(name)?;
         ensure!(mapper.is_running()?, "{name}: the process has ended");

@@ -42,7 +42,7 @@ fn db_bench_in_its_own_namespaces() -> Result<()> {
 /// The database is known by the path that the process sees, which is empty for everybody else, and is read by
 /// one that leads into the process's root.
 fn reaches_the_database(directory: &tempfile::TempDir, pid: u32, private: &Path) -> Result<()> {
-    let output = agent::output(directory.path(), &["inspect", "--pid", &pid.to_string(), "--json"])?;
+    let output = agent::output(directory.path(), &["targets", "--pid", &pid.to_string(), "--json"])?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let targets: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout)?;
     let target = targets.first().context("no target")?;

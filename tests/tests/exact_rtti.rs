@@ -28,7 +28,7 @@ fn stripped_program_with_rtti() -> Result<()> {
     let program = build(directory.path())?;
     let mut host = StaticHost::start_program(&program, directory.path(), &[])?;
     let inspected =
-        agent::output(directory.path(), &["inspect", "--json", "--pid", &host.pid().to_string()])?;
+        agent::output(directory.path(), &["targets", "--json", "--pid", &host.pid().to_string()])?;
     let inspected: serde_json::Value = serde_json::from_slice(&inspected.stdout)?;
     for (pointer, expected) in [("/0/module/found_by", "rtti"), ("/0/module/counts", "perf_context")] {
         let said = agent::text(&inspected, pointer);

@@ -87,12 +87,12 @@ fn a_hostile_file_takes_a_bounded_part_of_the_agent_on_any_kernel() -> Result<()
     let mut sleeper = Command::new("sleep");
     sleeper.arg("600");
     let sleeper = Process::start(sleeper)?;
-    let alone = measured(&["inspect", "--pid", &sleeper.pid().to_string()])?;
+    let alone = measured(&["targets", "--pid", &sleeper.pid().to_string()])?;
     let before = measured(&["targets"])?;
     let mut mappers = Vec::new();
     for kind in KINDS {
         let mut mapper = mapper(kind, directory.path())?;
-        let now = measured(&["inspect", "--pid", &mapper.pid().to_string()])?;
+        let now = measured(&["targets", "--pid", &mapper.pid().to_string()])?;
         ensure!(now.said.contains("no RocksDB") || now.said.contains("takes more"), "{kind}: {}", now.said);
         within(kind, 1, &alone, &now)?;
         ensure!(mapper.is_running()?, "{kind}: the process has ended");
@@ -121,9 +121,9 @@ fn a_name_with_control_characters_writes_no_line_and_no_screen() -> Result<()> {
     let pid = host.pid().to_string();
     let commands: [&[&str]; 4] = [
         &["targets"],
-        &["inspect", "--pid", &pid],
+        &["targets", "--pid", &pid],
         &["targets", "--json"],
-        &["inspect", "--pid", &pid, "--json"],
+        &["targets", "--pid", &pid, "--json"],
     ];
     for arguments in commands {
         let output = agent::output(directory.path(), arguments)?;

@@ -68,7 +68,7 @@ struct SymbolEntry {
 const STT_OBJECT: u8 = 1;
 const STT_TLS: u8 = 6;
 
-/// What `sexton inspect` says of the module in a process that has loaded Debian's library with another entry
+/// What `sexton targets` says of the module in a process that has loaded Debian's library with another entry
 /// for `perf_context`.
 fn inspected(change: impl Fn(&mut SymbolEntry)) -> Result<Value> {
     let directory = tempfile::tempdir()?;
@@ -76,7 +76,7 @@ fn inspected(change: impl Fn(&mut SymbolEntry)) -> Result<Value> {
     std::fs::write(&copy, with_another_symbol(std::fs::read(LIBRARY)?, change)?)?;
     let mut host = loader(&copy)?;
     let pid = host.pid().to_string();
-    let output = agent::output(directory.path(), &["inspect", "--json", "--pid", &pid])?;
+    let output = agent::output(directory.path(), &["targets", "--json", "--pid", &pid])?;
     let inspected: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("inspect: {}", String::from_utf8_lossy(&output.stderr)))?;
     ensure!(host.is_running()?, "the process has ended");

@@ -30,6 +30,16 @@ impl SeekKind {
     pub fn is_forward(self) -> bool {
         matches!(self, SeekKind::Seek | SeekKind::SeekToFirst)
     }
+
+    /// RocksDB's name of the call.
+    pub fn name(self) -> &'static str {
+        match self {
+            SeekKind::Seek => "Seek",
+            SeekKind::SeekForPrev => "SeekForPrev",
+            SeekKind::SeekToFirst => "SeekToFirst",
+            SeekKind::SeekToLast => "SeekToLast",
+        }
+    }
 }
 
 /// `rocksdb::PerfContext` counters, as a difference between two readings or as a total.

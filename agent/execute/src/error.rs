@@ -246,7 +246,7 @@ impl ExecuteError {
             }
             Self::UnexpectedAnswer { .. } => "restart the target, so that it gets this agent's hook".into(),
             Self::Request { .. } => {
-                "`sexton inspect --pid PID` and GET /api/v1/targets say what is known of the target".into()
+                "`sexton targets --pid PID` and GET /api/v1/targets say what is known of the target".into()
             }
             Self::Template { .. } => "correct the command in the policy".into(),
             Self::Spawn { .. } | Self::Command { .. } | Self::NotInForce { .. } => {

@@ -86,6 +86,7 @@ fn target(around: &Surroundings<'_>, found: &Found, is_one_of_several: bool) -> 
         process,
         is_primary: false,
         name: String::new(),
+        program: around.facts.program.clone(),
         executable: around.facts.executable.clone(),
         command_line: around.facts.command_line.clone(),
         is_command_line_cut: around.facts.is_command_line_cut,

@@ -40,9 +40,11 @@ pub struct Target {
     pub process: ProcessId,
     /// Whether it is the copy of its process that was seen first. Only that one is acted on.
     pub is_primary: bool,
-    /// Short name for people, metrics and the API: the executable's file name and the pid, `java-4711`; for
-    /// further copies in the process followed by the module's file name, `java-4711-librocksdb.so.7.8`.
+    /// Short name for people and the API: the program and the pid, `mariadbd-4711`; for further copies in the process
+    /// followed by the module's file name, `mariadbd-4711-librocksdb.so.7.8`.
     pub name: String,
+    /// What the process is, without its pid: the main class of a JVM, else the executable's file name.
+    pub program: String,
     /// `/proc/PID/exe`, as the target sees it.
     pub executable: PathBuf,
     /// Arguments, joined with spaces, the first MiB of them.
@@ -150,6 +152,19 @@ pub enum FoundBy {
     Code,
 }
 
+impl std::fmt::Display for FoundBy {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            FoundBy::SymbolTable => ".symtab",
+            FoundBy::DynamicSymbols => ".dynsym",
+            FoundBy::MiniDebugInfo => ".gnu_debugdata",
+            FoundBy::DebugFile => "a debug file",
+            FoundBy::Rtti => "RTTI and vtable",
+            FoundBy::Code => "code and vtable",
+        })
+    }
+}
+
 /// Where the layout of `PerfContext` was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -162,6 +177,16 @@ pub enum LayoutSource {
     Code,
 }
 
+impl std::fmt::Display for LayoutSource {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            LayoutSource::Table => "the table",
+            LayoutSource::Library => "the library itself",
+            LayoutSource::Code => "its code",
+        })
+    }
+}
+
 /// What can be counted in a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -172,6 +197,16 @@ pub enum CountSource {
     IteratorEstimate,
     /// Nothing that can be read.
     Nothing,
+}
+
+impl std::fmt::Display for CountSource {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            CountSource::PerfContext => "exact, by perf_context",
+            CountSource::IteratorEstimate => "an estimate, by iterators: keys and tombstones together",
+            CountSource::Nothing => "nothing",
+        })
+    }
 }
 
 /// RocksDB's version.
@@ -187,6 +222,13 @@ pub struct Version {
     pub source: String,
 }
 
+impl std::fmt::Display for Version {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}.{}", self.major, self.minor)?;
+        self.patch.map_or(Ok(()), |patch| write!(formatter, ".{patch}"))
+    }
+}
+
 /// Whether the kernel can emulate the probed instruction or has to single-step it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -195,6 +237,15 @@ pub enum SiteKind {
     Emulated,
     /// Anything else: about 9.4 microseconds a hit in a virtual machine.
     SingleStepped,
+}
+
+impl std::fmt::Display for SiteKind {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            SiteKind::Emulated => "emulated",
+            SiteKind::SingleStepped => "single-stepped",
+        })
+    }
 }
 
 /// One place for a probe. The stack pointer there is what it was at the function's entry, so that a
@@ -264,6 +315,18 @@ pub enum TlsRecipe {
         /// Module id that the dynamic linker assigned.
         module_id: u64,
     },
+}
+
+impl std::fmt::Display for TlsRecipe {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            TlsRecipe::Static { offset } => write!(formatter, "static, thread pointer {offset:+#x}"),
+            TlsRecipe::DynamicThreadVector { module_id } => write!(formatter, "dynamic, module {module_id}"),
+            TlsRecipe::MuslThreadVector { module_id } => {
+                write!(formatter, "dynamic by musl, module {module_id}")
+            }
+        }
+    }
 }
 
 /// Byte offsets of counters inside `rocksdb::PerfContext`; all are `uint64_t`.

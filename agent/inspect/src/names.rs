@@ -60,6 +60,7 @@ mod tests {
         ProcessFacts {
             process: ProcessId { pid: 4711, start_time_ticks: 1 },
             executable: executable.into(),
+            program: executable.rsplit('/').next().unwrap_or_default().to_owned(),
             command_line: String::new(),
             is_command_line_cut: false,
             user_id: 0,

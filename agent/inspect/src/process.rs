@@ -22,6 +22,8 @@ pub struct ProcessFacts {
     pub process: ProcessId,
     /// `/proc/PID/exe`, without ` (deleted)`.
     pub executable: PathBuf,
+    /// What the process is for people, without its pid: the main class of a JVM, else the executable's file name.
+    pub program: String,
     /// Arguments, joined with spaces: the first [`COMMAND_LINE_BYTES_MAX`] bytes.
     pub command_line: String,
     /// Whether there is more.
@@ -33,10 +35,9 @@ pub struct ProcessFacts {
 }
 
 impl ProcessFacts {
-    /// Short name for people: the executable's file name and the pid, `java-4711`.
+    /// Short name for people: the program and the pid, `OzoneManagerStarter-4711`.
     pub fn name(&self) -> String {
-        let file_name = self.executable.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-        format!("{file_name}-{}", self.process.pid)
+        format!("{}-{}", self.program, self.process.pid)
     }
 }
 
@@ -67,11 +68,13 @@ pub fn read(pid: u32) -> Result<ProcessFacts, InspectError> {
     let status = open(pid)?.status().map_err(|error| from_procfs(pid, error))?;
     let exe = Path::new("/proc").join(pid.to_string()).join("exe");
     let executable = std::fs::read_link(&exe).map_err(|error| InspectError::from_io(pid, &exe, error))?;
-    let (command_line, is_command_line_cut) = command_line(pid)?;
+    let executable = without_deleted(executable);
+    let (arguments, is_command_line_cut) = arguments(pid)?;
     Ok(ProcessFacts {
         process,
-        executable: without_deleted(executable),
-        command_line,
+        program: program(&executable, &arguments),
+        executable,
+        command_line: arguments.replace('\0', " "),
         is_command_line_cut,
         user_id: status.euid,
         group_id: status.egid,
@@ -103,8 +106,8 @@ pub(super) fn means_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// The arguments, and whether there is more of them than that.
-fn command_line(pid: u32) -> Result<(String, bool), InspectError> {
+/// The arguments, a zero byte between two of them, and whether there is more of them than that.
+fn arguments(pid: u32) -> Result<(String, bool), InspectError> {
     let path = Path::new("/proc").join(pid.to_string()).join("cmdline");
     let mut content = Vec::new();
     File::open(&path)
@@ -117,12 +120,45 @@ fn command_line(pid: u32) -> Result<(String, bool), InspectError> {
     while content.last() == Some(&0) {
         content.pop();
     }
-    for byte in &mut content {
-        if *byte == 0 {
-            *byte = b' ';
-        }
-    }
     Ok((String::from_utf8_lossy(&content).into_owned(), is_cut))
+}
+
+fn program(executable: &Path, arguments: &str) -> String {
+    let file_name = executable.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let class = if file_name == "java" { main_class(arguments.split('\0').skip(1)) } else { None };
+    class.map_or_else(|| file_name.into_owned(), str::to_owned)
+}
+
+/// The name of the class, without its package, or of the jar that a `java` runs.
+fn main_class<'a>(mut arguments: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    /// Options whose value is the next argument.
+    const WITH_VALUE: [&str; 12] = [
+        "-cp",
+        "-classpath",
+        "--class-path",
+        "-p",
+        "--module-path",
+        "--upgrade-module-path",
+        "--add-modules",
+        "--add-reads",
+        "--add-exports",
+        "--add-opens",
+        "--limit-modules",
+        "--patch-module",
+    ];
+    /// Longer names are nobody's.
+    const NAME_BYTES_MAX: usize = 100;
+    let name = loop {
+        match arguments.next()? {
+            "-jar" => break arguments.next()?.rsplit('/').next()?.trim_end_matches(".jar"),
+            "-m" | "--module" => break arguments.next()?.rsplit(['.', '/']).next()?,
+            option if WITH_VALUE.contains(&option) => drop(arguments.next()?),
+            option if option.starts_with(['-', '@']) => {}
+            class => break class.rsplit(['.', '/']).next()?,
+        }
+    };
+    let is_plain = name.chars().all(|character| character.is_alphanumeric() || "-_.$".contains(character));
+    (is_plain && (1..=NAME_BYTES_MAX).contains(&name.len())).then_some(name)
 }
 
 fn open(pid: u32) -> Result<Process, InspectError> {
@@ -198,6 +234,32 @@ mod tests {
         assert!(facts.is_command_line_cut);
         assert_eq!(facts.command_line.len() as u64, COMMAND_LINE_BYTES_MAX);
         assert!(facts.command_line.starts_with("sh -c echo; read line java -classpath jjj"));
+    }
+
+    #[test]
+    fn a_jvm_is_named_by_its_main_class() {
+        let named =
+            |executable: &str, arguments: &[&str]| program(Path::new(executable), &arguments.join("\0"));
+        let java = "/usr/lib/jvm/bin/java";
+        let om = [
+            "java",
+            "-Dproc_om",
+            "-cp",
+            "/a.jar:/b",
+            "-Xmx4g",
+            "org.apache.hadoop.ozone.om.OzoneManagerStarter",
+            "--init",
+        ];
+        assert_eq!(named(java, &om), "OzoneManagerStarter");
+        assert_eq!(named(java, &["java", "-jar", "/opt/kafka-streams.jar", "a.B"]), "kafka-streams");
+        assert_eq!(named(java, &["java", "-m", "mod/com.example.Main"]), "Main");
+        // What is no name of a class is not repeated.
+        for arguments in
+            [&["java"][..], &["java", "-cp"], &["java", "a.B\u{1b}[2J"], &["java", "-jar", "/.jar"]]
+        {
+            assert_eq!(named(java, arguments), "java", "{arguments:?}");
+        }
+        assert_eq!(named("/usr/sbin/mariadbd", &["mariadbd", "x.Y"]), "mariadbd");
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl ProbeError {
             }
             ProbeError::Loader { .. } => "leave out --mechanism, or choose another --loader",
             ProbeError::NoSites { .. } | ProbeError::Layout { .. } | ProbeError::NoCounters { .. } => {
-                "`sexton inspect --pid PID` says what was found in the target and what is missing"
+                "`sexton targets --pid PID` says what was found in the target and what is missing"
             }
             ProbeError::TooManyTargets { .. } | ProbeError::TooManyCopies { .. } => {
                 "name the targets that matter in a policy (`targets:`)"

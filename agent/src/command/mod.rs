@@ -3,7 +3,6 @@
 pub mod completions;
 pub mod doctor;
 pub mod events;
-pub mod inspect;
 pub mod interrupt;
 pub mod observe;
 pub mod plan;
@@ -36,7 +35,7 @@ Examples:
   sexton top                                  a running agent's targets and worst ranges, live
   sexton events --follow                      what a running agent does, line by line
   sexton targets                              which processes have a RocksDB inside
-  sexton inspect --pid 4711                   what can be read in process 4711, and what cannot, and why
+  sexton targets --pid 4711                   what can be read in process 4711, and what cannot, and why
   sexton observe --pid 4711 --seconds 5       arm the probes for 5 seconds and show what they saw
   sexton plan --once --json                   one cycle, the plan as JSON, nothing is changed
   curl -s localhost:9776/api/v1/ranges        the worst key ranges of a running agent
@@ -62,9 +61,7 @@ pub enum Command {
     Events(events::EventsArguments),
     /// Say what works on this node and in each RocksDB, what does not, why, and what to do.
     Doctor(doctor::DoctorArguments),
-    /// Show what is known of a process' RocksDB and what is missing.
-    Inspect(inspect::InspectArguments),
-    /// List the processes of this node that have a RocksDB inside.
+    /// List the processes of this node that have a RocksDB inside, or all that is known of one.
     Targets(targets::TargetsArguments),
     /// Check policies, or print their JSON Schema.
     Policy(policy::PolicyArguments),

@@ -3,9 +3,10 @@
 use super::interrupt::Interrupt;
 use crate::engine::identity::{Identities, SstIdentity};
 use crate::failure::Failure;
-use crate::text::{json_shown, shown};
+use crate::text::{json_shown, print_line, shown};
 use clap::Args;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 use sexton_inspect::facts::Target;
 use sexton_inspect::inspect::Inspector;
 use sexton_inspect::process::is_alive;
@@ -13,8 +14,11 @@ use sexton_probe::{
     Credit, FileFetches, KernelFeatures, Loader, Mechanism, OpenWindow, Sentinel, Thresholds, TotalsBy,
     WindowResult, Windows,
 };
+use sexton_tuner::evidence::{BlockFetches, Counters, SeekKind};
+use sexton_tuner::key::Key;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Observations printed; the sums are always over all of them.
@@ -92,6 +96,12 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
     window.disarm();
     let closing = sentinel.read(SLOT)?;
     let result = windows.collect(window, &settling, &closing)?;
+    let files = files(&names, &result.files);
+    let observations = observations(&target, &result, arguments.show_keys);
+    if !arguments.json {
+        print_text(&result, &files, &observations);
+        return Ok(());
+    }
     let report = json!({
         "target": target.name,
         "loader": loader,
@@ -115,14 +125,10 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
         "map_full": result.map_full,
         "duration_ns": result.window.duration_ns,
         "block_reads_timed": result.window.block_reads_timed,
-        "files": files(&names, &result.files),
-        "observations": observations(&target, &result, arguments.show_keys),
+        "files": files,
+        "observations": observations,
     });
-    if arguments.json {
-        println!("{}", json_shown(&report.to_string()))
-    } else {
-        print_text(&report, result.totals_by)
-    }
+    println!("{}", json_shown(&report.to_string()));
     Ok(())
 }
 
@@ -176,87 +182,108 @@ fn wait(
     Ok(names)
 }
 
-fn observations(target: &Target, result: &WindowResult, show_keys: bool) -> Vec<Value> {
+/// A painful operation, as it is printed: its keys redacted or whole.
+#[derive(Serialize)]
+struct Shown {
+    kind: SeekKind,
+    key: String,
+    end_key: Option<String>,
+    seek: Counters,
+    scan: Counters,
+    seek_latency_ns: u64,
+    scan_elapsed_ns: u64,
+    block_fetches: BlockFetches,
+    estimated: bool,
+    ambiguous: bool,
+    database: Option<PathBuf>,
+    column_family: Option<String>,
+}
+
+fn observations(target: &Target, result: &WindowResult, show_keys: bool) -> Vec<Shown> {
     let mut identities = Identities::default();
+    let words = |key: &Key| if show_keys { key.escaped() } else { key.redacted() };
     let shown = result.operations.iter().take(OBSERVATIONS_SHOWN_MAX);
     shown
         .map(|operation| {
             let seen = &operation.observation;
             let (database, column_family) = identities.resolve(target, operation);
-            json!({
-                "kind": seen.kind,
-                "key": if show_keys { seen.key.escaped() } else { seen.key.redacted() },
-                "end_key": seen.end_key.as_ref().map(|key| if show_keys { key.escaped() } else { key.redacted() }),
-                "seek": seen.seek,
-                "scan": seen.scan,
-                "seek_latency_ns": seen.seek_latency_ns,
-                "scan_elapsed_ns": seen.scan_elapsed_ns,
-                "block_fetches": seen.block_fetches,
-                "estimated": seen.estimated,
-                "ambiguous": seen.ambiguous,
-                "database": database,
-                "column_family": column_family,
-            })
+            Shown {
+                kind: seen.kind,
+                key: words(&seen.key),
+                end_key: seen.end_key.as_ref().map(words),
+                seek: seen.seek,
+                scan: seen.scan,
+                seek_latency_ns: seen.seek_latency_ns,
+                scan_elapsed_ns: seen.scan_elapsed_ns,
+                block_fetches: seen.block_fetches,
+                estimated: seen.estimated,
+                ambiguous: seen.ambiguous,
+                database,
+                column_family,
+            }
         })
         .collect()
+}
+
+/// What was read from one file.
+#[derive(Serialize)]
+struct FileShown<'w> {
+    database: Option<&'w Path>,
+    number: Option<u64>,
+    fetches: BlockFetches,
+    latency_histogram: &'w [u64],
 }
 
 /// Files that blocks were read from, most reads first.
-fn files(names: &FileNames, files: &[FileFetches]) -> Vec<Value> {
+fn files<'w>(names: &'w FileNames, files: &'w [FileFetches]) -> Vec<FileShown<'w>> {
     let mut files: Vec<&FileFetches> = files.iter().collect();
     files.sort_by_key(|file| std::cmp::Reverse((file.fetches.count, file.file)));
-    let shown = files.into_iter().take(FILES_SHOWN_MAX);
-    shown
-        .map(|read| {
-            let name = names.get(&read.file);
-            json!({
-                "database": name.map(|name| &name.database),
-                "number": name.map(|name| name.number),
-                "fetches": read.fetches,
-                "latency_histogram": read.latency_histogram,
-            })
-        })
-        .collect()
+    let shown = files.into_iter().take(FILES_SHOWN_MAX).map(|read| {
+        let name = names.get(&read.file);
+        FileShown {
+            database: name.map(|name| name.database.as_path()),
+            number: name.map(|name| name.number),
+            fetches: read.fetches,
+            latency_histogram: &read.latency_histogram,
+        }
+    });
+    shown.collect()
 }
 
-fn print_text(report: &Value, totals_by: TotalsBy) {
-    let counters = |name: &str| {
-        let part = report.get(name).cloned().unwrap_or_default();
-        format!(
-            "{:>14} tombstones skipped {:>14} block reads",
-            part["tombstones_skipped"].to_string(),
-            part["block_reads"].to_string()
-        )
+fn print_text(result: &WindowResult, files: &[FileShown<'_>], observations: &[Shown]) {
+    let WindowResult { window, totals_by, .. } = result;
+    let counters = |Counters { tombstones_skipped, block_reads, .. }: Counters| {
+        format!("{tombstones_skipped:>14} tombstones skipped {block_reads:>14} block reads")
     };
-    let whose = if totals_by == TotalsBy::Windows { ", of the window only" } else { "" };
-    println!("total         {}{whose}", counters("total"));
-    println!("attributed    {}", counters("attributed"));
-    println!("unattributed  {}", counters("unattributed"));
+    let whose = if *totals_by == TotalsBy::Windows { ", of the window only" } else { "" };
+    println!("total         {}{whose}", counters(window.total));
+    println!("attributed    {}", counters(window.attributed));
+    println!("unattributed  {}", counters(result.unattributed()));
     println!(
         "{} operations, {} of them painful, {} records lost",
-        report["operations"], report["operations_painful"], report["records_lost"]
+        window.operations, window.operations_painful, window.records_lost
     );
-    if report["operations_estimated"] != 0 {
+    if window.operations_estimated != 0 {
         println!(
             "{} operations are an estimate: RocksDB's counters stand still, the iterators' own were taken",
-            report["operations_estimated"]
+            window.operations_estimated
         );
     }
-    for file in report["files"].as_array().into_iter().flatten().take(5) {
-        println!(
-            "  file {}: {} reads of {} bytes took {} ns",
-            file["number"], file["fetches"]["count"], file["fetches"]["bytes"], file["fetches"]["latency_ns"]
-        );
+    for FileShown { number, fetches, .. } in files.iter().take(5) {
+        let name = number.map_or_else(|| "unknown".to_owned(), |number| format!("{number:06}.sst"));
+        let BlockFetches { count, bytes, latency_ns } = fetches;
+        println!("  file {name}: {count} reads of {bytes} bytes took {latency_ns} ns");
     }
-    for seen in report["observations"].as_array().into_iter().flatten().take(20) {
-        println!(
+    for seen in observations.iter().take(20) {
+        let line = format!(
             "  {} {}: {} tombstones in the seek, {} in the scan after it, {} ns + {} ns",
-            seen["kind"].as_str().unwrap_or_default(),
-            seen["key"].as_str().unwrap_or_default(),
-            seen["seek"]["tombstones_skipped"],
-            seen["scan"]["tombstones_skipped"],
-            seen["seek_latency_ns"],
-            seen["scan_elapsed_ns"],
+            seen.kind.name(),
+            seen.key,
+            seen.seek.tombstones_skipped,
+            seen.scan.tombstones_skipped,
+            seen.seek_latency_ns,
+            seen.scan_elapsed_ns,
         );
+        print_line(line);
     }
 }

@@ -1,5 +1,6 @@
-//! `sexton targets`: which processes on this node have a RocksDB inside.
+//! `sexton targets`: which processes on this node have a RocksDB inside, and what is known of one.
 
+use crate::doctor::facts_text;
 use crate::failure::Failure;
 use crate::text::{json_shown, print_line, shown};
 use clap::Args;
@@ -8,22 +9,23 @@ use sexton_inspect::inspect::Inspector;
 /// Arguments of `sexton targets`.
 #[derive(Args, Debug)]
 pub struct TargetsArguments {
-    /// Print one JSON array instead of text.
+    /// Look into this process only, and print all that is known of it.
+    #[arg(long)]
+    pid: Option<u32>,
+    /// Print one JSON array instead of text, an object a copy of RocksDB.
     #[arg(long)]
     json: bool,
 }
 
-/// Looks through all processes and prints; nothing is attached.
+/// Looks and prints; nothing is attached.
 ///
 /// # Errors
-/// Only when the result cannot be printed.
+/// When there is no process with that pid, or no RocksDB in it that can be read.
 pub fn run(arguments: &TargetsArguments) -> Result<(), Failure> {
-    let (targets, errors): (Vec<_>, Vec<_>) =
-        Inspector::new().discover().into_iter().partition(Result::is_ok);
-    let targets: Vec<_> = targets.into_iter().flatten().collect();
-    for error in errors.iter().filter_map(|error| error.as_ref().err()) {
-        eprintln!("warning: {}", shown(&error.to_string()));
-    }
+    let targets = match arguments.pid {
+        Some(pid) => Inspector::new().inspect_all(pid)?,
+        None => discover(),
+    };
     if arguments.json {
         let json = serde_json::to_string_pretty(&targets)
             .map_err(|error| Failure::new(error, "this is not expected: report it"))?;
@@ -32,19 +34,29 @@ pub fn run(arguments: &TargetsArguments) -> Result<(), Failure> {
     }
     if targets.is_empty() {
         println!(
-            "no process with a RocksDB that can be read; see `sexton inspect --pid PID` for one you expect"
+            "no process with a RocksDB that can be read; see `sexton targets --pid PID` for one you expect"
         );
     }
     for target in &targets {
-        let version = &target.module.version;
-        let name = shown(&target.name);
-        println!("{name:<24} RocksDB {}.{}", version.major, version.minor);
-        if target.is_command_line_cut {
-            println!("{:24} a command line of which only the first MiB can be matched", "");
+        if arguments.pid.is_some() {
+            print!("{}", facts_text(target));
+            continue;
         }
+        println!("{:<24} RocksDB {}", shown(&target.name), target.module.version);
         for database in &target.databases {
             print_line(format_args!("{:24} {}", "", database.path.display()));
         }
     }
     Ok(())
+}
+
+fn discover() -> Vec<sexton_inspect::facts::Target> {
+    let mut targets = Vec::new();
+    for result in Inspector::new().discover() {
+        match result {
+            Ok(target) => targets.push(target),
+            Err(error) => eprintln!("warning: {}", shown(&error.to_string())),
+        }
+    }
+    targets
 }

@@ -16,10 +16,9 @@ mod text;
 
 pub use finding::{Answer, Finding};
 pub use report::{
-    DatabaseReport, KernelReport, ModuleReport, ProbeReport, RefusedProcess, Report, TargetReport,
-    ThreadsReport,
+    DatabaseReport, KernelReport, ProbeReport, RefusedProcess, Report, TargetReport, ThreadsReport,
 };
-pub use text::text;
+pub use text::{facts_text, text};
 
 use prices::Placing;
 use sexton_inspect::error::InspectError;

@@ -3,7 +3,7 @@
 use super::finding::Finding;
 use serde::Serialize;
 use sexton_inspect::error::InspectError;
-use sexton_inspect::facts::{CountSource, FoundBy, LayoutSource, SiteKind, TlsRecipe};
+use sexton_inspect::facts::{ProbeSite, Target};
 use std::path::PathBuf;
 
 /// Everything that was looked at.
@@ -57,73 +57,33 @@ impl RefusedProcess {
 /// One RocksDB.
 #[derive(Clone, Debug, Serialize)]
 pub struct TargetReport {
-    /// Name, `java-4711`.
-    pub name: String,
-    /// Process id.
-    pub pid: u32,
-    /// Executable, as the process sees it.
-    pub executable: PathBuf,
-    /// Effective user of the process.
-    pub user_id: u32,
-    /// The module that holds RocksDB.
-    pub module: ModuleReport,
-    /// What can be counted.
-    pub counts: CountSource,
+    /// What is known of it: the same as `sexton targets --json` prints.
+    pub facts: Target,
     /// One entry a function that is probed.
     pub probes: Vec<ProbeReport>,
     /// What the sentinel read of its threads; `null` where it could not.
     pub threads: Option<ThreadsReport>,
     /// What was looked at: functions, counters, perf level.
     pub findings: Vec<Finding>,
-    /// Its databases.
+    /// What can be read of its databases.
     pub databases: Vec<DatabaseReport>,
     /// Ways to act on it, and whether each would work.
     pub actuators: Vec<Finding>,
-    /// What else is missing of it.
-    pub gaps: Vec<Finding>,
-}
-
-/// The module that holds RocksDB.
-#[derive(Clone, Debug, Serialize)]
-pub struct ModuleReport {
-    /// Path, as the process sees it.
-    pub path: PathBuf,
-    /// Whether the file is gone from its directory.
-    pub deleted: bool,
-    /// GNU build id in hexadecimal.
-    pub build_id: Option<String>,
-    /// RocksDB's version, `7.7.3`.
-    pub rocksdb_version: String,
-    /// Where the version was read.
-    pub version_source: String,
-    /// How its functions were found.
-    pub found_by: FoundBy,
-    /// How a thread's block of thread-local storage is reached.
-    pub thread_local_storage: Option<TlsRecipe>,
-    /// Versions that share this layout of `PerfContext`.
-    pub layout: Option<String>,
-    /// Where the layout was read.
-    pub layout_source: Option<LayoutSource>,
 }
 
 /// One function that is probed, or would be.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProbeReport {
     /// `Seek`, `iterator end`, ...
-    pub function: String,
-    /// Mangled name, or the vtable's slot it was found in; `null` where it was not found.
-    pub symbol: Option<String>,
-    /// How it was found.
-    pub found_by: Option<FoundBy>,
-    /// Offset of the probed instruction in the file.
-    pub file_offset: Option<u64>,
-    /// Whether the kernel emulates the instruction there or has to single-step it, which costs ten times as much.
-    pub kind: Option<SiteKind>,
+    pub function: &'static str,
+    /// Where the probe goes; its fields are not there where the function was not found.
+    #[serde(flatten)]
+    pub site: Option<ProbeSite>,
     /// What a call costs with the probe, as calibrated on this node just now: nanoseconds, return included; `null` where
     /// it could not be calibrated.
     pub price_ns: Option<u64>,
     /// How the probe would be placed: `session`, `multi`, ...; `null` where it cannot be.
-    pub mechanism: Option<String>,
+    pub mechanism: Option<&'static str>,
 }
 
 /// What the sentinel read of the threads.
@@ -181,7 +141,7 @@ impl Report {
         let of_node = of_node.filter(|finding| finding.is_obstacle()).map(|finding| finding.name.clone());
         let of_targets = self.targets.iter().flat_map(|target| {
             let obstacles = target.findings.iter().filter(|finding| finding.is_obstacle());
-            obstacles.map(|finding| format!("{} of {}", finding.name, target.name))
+            obstacles.map(|finding| format!("{} of {}", finding.name, target.facts.name))
         });
         let refused = self.refused.iter().filter(|refused| refused.essential);
         let refused = refused.map(|_| "a RocksDB that can be read in that process".to_owned());

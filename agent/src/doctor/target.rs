@@ -4,9 +4,9 @@ use super::actuators;
 use super::databases;
 use super::finding::Finding;
 use super::prices::Placing;
-use super::report::{ModuleReport, ProbeReport, TargetReport, ThreadsReport};
+use super::report::{ProbeReport, TargetReport, ThreadsReport};
 use crate::keeper::LEVEL_COUNTS;
-use sexton_inspect::facts::{CountSource, Gap, ProbeSite, ProbeSites, RocksDbModule, Target};
+use sexton_inspect::facts::{CountSource, ProbeSite, ProbeSites, RocksDbModule, Target};
 use sexton_inspect::layout::check_invariants;
 use sexton_probe::{KernelFeatures, Sentinel, SentinelReading, Site, Slot};
 use sexton_tuner::policy::Policy;
@@ -31,18 +31,12 @@ pub fn examine(
     };
     let module = &target.module;
     TargetReport {
-        name: target.name.clone(),
-        pid: target.process.pid,
-        executable: target.executable.clone(),
-        user_id: target.user_id,
-        module: module_report(module),
-        counts: module.counts,
+        facts: target.clone(),
         probes: Site::SHOWN.map(|site| probe(site, &module.sites, placing)).into(),
         threads: reading.as_ref().ok().map(threads),
         findings: findings(module, &reading, features),
         databases: databases::reports(&target.databases),
         actuators: actuators::findings(target, policy),
-        gaps: target.gaps.iter().map(gap).collect(),
     }
 }
 
@@ -60,35 +54,16 @@ fn threads(reading: &SentinelReading) -> ThreadsReport {
     }
 }
 
-fn module_report(module: &RocksDbModule) -> ModuleReport {
-    let version = &module.version;
-    let patch = version.patch.map(|patch| format!(".{patch}")).unwrap_or_default();
-    ModuleReport {
-        path: module.path.clone(),
-        deleted: module.deleted,
-        build_id: module.build_id.clone(),
-        rocksdb_version: format!("{}.{}{patch}", version.major, version.minor),
-        version_source: version.source.clone(),
-        found_by: module.found_by,
-        thread_local_storage: module.tls,
-        layout: module.layout.as_ref().map(|layout| layout.versions.clone()),
-        layout_source: module.layout_source,
-    }
-}
-
 fn probe(function: Site, sites: &ProbeSites, placing: &Placing) -> ProbeReport {
     let site = function.place(sites);
     let price_ns = |site: &ProbeSite| {
         placing.prices.as_ref().ok().map(|prices| prices.entry_ns(function, site.kind).round() as u64)
     };
     ProbeReport {
-        function: function.label().to_owned(),
-        symbol: site.map(|site| site.symbol.clone()),
-        found_by: site.map(|site| site.found_by),
-        file_offset: site.map(|site| site.file_offset),
-        kind: site.map(|site| site.kind),
+        function: function.label(),
         price_ns: site.and_then(price_ns),
-        mechanism: site.and(placing.mechanism).map(|mechanism| mechanism.name().to_owned()),
+        mechanism: site.and(placing.mechanism).map(|mechanism| mechanism.name()),
+        site: site.cloned(),
     }
 }
 
@@ -180,8 +155,4 @@ fn plausible(reading: &SentinelReading) -> Finding {
             "report the RocksDB build: its PerfContext is laid out differently",
         ),
     }
-}
-
-fn gap(gap: &Gap) -> Finding {
-    Finding::no(gap.what.as_str(), "", gap.reason.as_str(), gap.remedy.as_str())
 }

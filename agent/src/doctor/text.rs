@@ -1,8 +1,10 @@
 //! The report for people: aligned, one line a finding, reason and remedy below what is not well.
 
 use super::finding::{Answer, Finding};
-use super::report::{DatabaseReport, ModuleReport, ProbeReport, Report, TargetReport};
-use sexton_inspect::facts::{FoundBy, LayoutSource, SiteKind, TlsRecipe};
+use super::report::{DatabaseReport, ProbeReport, Report, TargetReport};
+use crate::text::shown;
+use sexton_inspect::facts::{ProbeSite, Target};
+use sexton_probe::Site;
 use std::fmt::{Display, Write};
 
 /// Column in which what is said of something begins.
@@ -35,6 +37,22 @@ pub fn text(report: &Report) -> String {
     text.0
 }
 
+/// What is known of a target without looking at its threads, its databases' files and this node's probes.
+pub fn facts_text(target: &Target) -> String {
+    let mut text = Text::default();
+    text.facts(target);
+    for database in &target.databases {
+        let access = if database.is_read_only { ", open for reading only" } else { "" };
+        text.property("database", format_args!("{}{access}", database.path.display()));
+    }
+    for site in Site::SHOWN {
+        let place = site.place(&target.module.sites).map_or_else(|| "not found".to_owned(), site_words);
+        text.property("probe", format_args!("{:13} {place}", site.label()));
+    }
+    text.gaps(target);
+    text.0
+}
+
 /// Lines of text, free of control characters.
 #[derive(Default)]
 struct Text(String);
@@ -43,7 +61,7 @@ impl Text {
     fn line(&mut self, line: impl Display) {
         let line = line.to_string();
         // A String takes everything.
-        let _ = writeln!(self.0, "{}", line.replace(char::is_control, "\u{fffd}").trim_end());
+        let _ = writeln!(self.0, "{}", shown(line.trim_end()));
     }
 
     fn heading(&mut self, heading: &str) {
@@ -73,8 +91,8 @@ impl Text {
     }
 
     fn target(&mut self, target: &TargetReport) {
-        self.heading(&format!("{} ({}, user {})", target.name, target.executable.display(), target.user_id));
-        self.module(&target.module);
+        self.0.push('\n');
+        self.facts(&target.facts);
         for probe in &target.probes {
             self.property("probe", probe_words(probe));
         }
@@ -93,21 +111,34 @@ impl Text {
         }
         self.findings(&target.findings);
         self.findings(&target.actuators);
+        self.gaps(&target.facts);
+    }
+
+    fn gaps(&mut self, target: &Target) {
         for gap in &target.gaps {
-            self.finding(gap);
+            self.finding(&Finding::no(&gap.what, "", &gap.reason, &gap.remedy));
         }
     }
 
-    fn module(&mut self, module: &ModuleReport) {
+    fn facts(&mut self, target: &Target) {
+        let Target { name, executable, user_id, module, .. } = target;
+        self.line(format_args!("{name} ({}, user {user_id})", executable.display()));
+        if target.is_command_line_cut {
+            self.property("command", "only the first MiB of its arguments can be matched");
+        }
         let deleted = if module.deleted { " (deleted)" } else { "" };
         self.property("module", format_args!("{}{deleted}", module.path.display()));
         self.property("build id", module.build_id.as_deref().unwrap_or("none"));
-        self.property("RocksDB", format_args!("{} from {}", module.rocksdb_version, module.version_source));
-        self.property("functions", format_args!("found by {}", found_words(module.found_by)));
-        self.property("TLS", tls_words(module.thread_local_storage));
+        self.property("RocksDB", format_args!("{} from {}", module.version, module.version.source));
+        self.property("functions", format_args!("found by {}", module.found_by));
+        self.property("counts", module.counts);
+        match module.tls {
+            Some(tls) => self.property("TLS", tls),
+            None => self.property("TLS", "none that matters"),
+        }
         if let Some(layout) = &module.layout {
-            let source = module.layout_source.map(layout_words).unwrap_or_default();
-            self.property("layout", format_args!("that of {layout}{source}"));
+            let source = module.layout_source.map(|source| format!(", from {source}")).unwrap_or_default();
+            self.property("layout", format_args!("that of {}{source}", layout.versions));
         }
     }
 
@@ -128,49 +159,15 @@ impl Text {
 }
 
 fn probe_words(probe: &ProbeReport) -> String {
-    let Some((kind, offset)) = probe.kind.zip(probe.file_offset) else {
-        return format!("{:13} not found", probe.function);
-    };
-    let kind = match kind {
-        SiteKind::Emulated => "emulated",
-        SiteKind::SingleStepped => "single-stepped",
-    };
+    let Some(site) = &probe.site else { return format!("{:13} not found", probe.function) };
     let price =
         probe.price_ns.map_or_else(|| "price unknown".to_owned(), |price| format!("{price} ns a call"));
-    let found = probe.found_by.map(found_words).unwrap_or_default();
-    let mechanism = probe.mechanism.as_deref().unwrap_or("nothing: it cannot be placed");
-    format!(
-        "{:13} {price}, {kind}, placed by {mechanism}, at {offset:#x} of the file, found by {found}",
-        probe.function
-    )
+    let mechanism = probe.mechanism.unwrap_or("nothing: it cannot be placed");
+    format!("{:13} {price}, placed by {mechanism}, {}", probe.function, site_words(site))
 }
 
-fn found_words(found_by: FoundBy) -> &'static str {
-    match found_by {
-        FoundBy::SymbolTable => ".symtab",
-        FoundBy::DynamicSymbols => ".dynsym",
-        FoundBy::MiniDebugInfo => ".gnu_debugdata",
-        FoundBy::DebugFile => "a debug file",
-        FoundBy::Rtti => "RTTI and vtable",
-        FoundBy::Code => "code and vtable",
-    }
-}
-
-fn layout_words(source: LayoutSource) -> &'static str {
-    match source {
-        LayoutSource::Table => ", from the table",
-        LayoutSource::Library => ", from the library itself",
-        LayoutSource::Code => ", from its code",
-    }
-}
-
-fn tls_words(recipe: Option<TlsRecipe>) -> String {
-    match recipe {
-        Some(TlsRecipe::Static { offset }) => format!("static, thread pointer {offset:+#x}"),
-        Some(TlsRecipe::DynamicThreadVector { module_id }) => format!("dynamic, module {module_id}"),
-        Some(TlsRecipe::MuslThreadVector { module_id }) => format!("dynamic by musl, module {module_id}"),
-        None => "none that matters".to_owned(),
-    }
+fn site_words(site: &ProbeSite) -> String {
+    format!("{}, at {:#x} of the file, found by {}", site.kind, site.file_offset, site.found_by)
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         Err(error) => {
             eprintln!("error: {error:#}");
             eprintln!(
-                "help: see the lines above; `sexton inspect --pid PID` shows what it finds in a process"
+                "help: see the lines above; `sexton targets --pid PID` shows what it finds in a process"
             );
             ExitCode::FAILURE
         }
