@@ -84,8 +84,12 @@ pub struct ProbePriceView {
 /// One target.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TargetView {
-    /// Name, `java-4711`.
+    /// Name with the process id: `OzoneManagerStarter-4711`.
     pub name: String,
+    /// What its metrics are labelled by, whatever the process id: the name of the policy's entry, or the program's
+    /// where the policy has none. Several targets may have the same.
+    #[serde(default)]
+    pub series: String,
     /// Process id.
     pub pid: u32,
     /// `armed`, `watching`, `blind` (nothing can be read; see gaps) or `lost` (the process is gone).

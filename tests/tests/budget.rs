@@ -94,7 +94,7 @@ fn prices_are_corrected_by_the_target_s_own_counters() -> Result<()> {
         let value = metrics.lines().find_map(|shown| shown.strip_prefix(&line)?.trim().parse::<f64>().ok());
         value.with_context(|| format!("no {line}in {metrics}"))
     };
-    let name = text(&later, "/name");
+    let name = text(&later, "/series");
     let ratio = metric("sexton_probe_price_correction_ratio", &format!("target=\"{name}\""))?;
     for kind in ["seek", "new_iterator", "iterator_end"] {
         let learnt = metric("sexton_probe_price_seconds", &format!("kind=\"{kind}\""))?;

@@ -124,7 +124,7 @@ fn guards_refuse_by_name_and_nothing_is_done() -> Result<()> {
         ensure!(view.pointer("/objects") == Some(&Value::Bool(true)), "{view}");
         ensure!(actions(&agent)?.is_empty(), "it acted against {guard}");
         let target = agent.get("/api/v1/targets")?;
-        let name = text(&target, "/targets/0/name").to_owned();
+        let name = text(&target, "/targets/0/series").to_owned();
         let refusals = agent
             .metric(&format!("sexton_guard_refusals_total{{guard=\"{guard}\",target=\"{name}\"}}"))?
             .context("no metric of the guard")?;
@@ -356,7 +356,8 @@ fn check_told(agent: &Agent, stopped: &Value) -> Result<()> {
     ensure!(told == ["slice_started", "slice_paused", "slice_paused", "slice_done"], "{told:?} was told");
     let guards: Vec<&str> = own.map(|event| text(event, "/guard")).collect();
     ensure!(guards == ["", "seek_latency", "seek_latency", ""], "other guards: {guards:?}");
-    let target = text(stopped, "/target");
+    let targets = agent.get("/api/v1/targets")?;
+    let target = text(&targets, "/targets/0/series");
     let pauses = agent.metric(&format!("sexton_slice_pauses_total{{target=\"{target}\"}}"))?;
     ensure!(pauses.is_some_and(|pauses| pauses >= 2.0), "{pauses:?} pauses are counted");
     let labels = format!("guard=\"seek_latency\",target=\"{target}\"");

@@ -105,7 +105,7 @@ fn count_lines(path: &Path) -> usize {
 /// Windows that were opened on the one target.
 fn windows(agent: &Agent) -> Result<f64> {
     let targets = agent.get("/api/v1/targets")?;
-    let name = text(&targets, "/targets/0/name");
+    let name = text(&targets, "/targets/0/series");
     Ok(agent.metric(&format!("sexton_windows_total{{target=\"{name}\"}}"))?.unwrap_or_default())
 }
 

@@ -2,7 +2,10 @@
 //!
 //! No label is a key: ranges are told apart by their rank. Which metrics there are is said in [`list`].
 
+mod labels;
 pub mod list;
+
+pub use self::labels::Labels;
 
 use self::list::{Kind, METRICS};
 use crate::snapshot::{Snapshot, TargetState, TargetView};
@@ -21,14 +24,27 @@ pub const RANGES_EXPOSED_MAX: usize = 10;
 ///
 /// # Errors
 /// What the `prometheus` crate says; it means that [`METRICS`] is wrong.
-pub fn encode(snapshot: &Snapshot) -> Result<String, prometheus::Error> {
+pub fn encode(snapshot: &Snapshot, labels: &Labels) -> Result<String, prometheus::Error> {
     let scrape = Scrape::new()?;
     scrape.agent(snapshot);
-    for target in snapshot.targets.iter().take(TARGETS_EXPOSED_MAX) {
-        scrape.target(target);
-        scrape.ranges(snapshot, &target.name);
+    let mut running = BTreeMap::new();
+    for (label, target) in labels.shown(snapshot).into_iter().take(TARGETS_EXPOSED_MAX) {
+        scrape.target(label, target);
+        scrape.ranges(snapshot, label, &target.name);
+        // From zero on, so that the first action shows as an increase.
+        scrape.action_counts(label, &ActionCounts::default());
+        running.insert(label, (0, 0));
     }
-    scrape.actions(snapshot);
+    for (target, counts) in &snapshot.action_counts {
+        let label = labels.of(target);
+        scrape.action_counts(label, counts);
+        let (running, failing) = running.entry(label).or_default();
+        (*running, *failing) = (*running + counts.running, *failing + counts.failing);
+    }
+    for (label, (running, failing)) in running {
+        scrape.set("sexton_actions_running", &[label], running as f64);
+        scrape.set("sexton_throttles_failing", &[label], failing as f64);
+    }
     let mut text = Vec::new();
     TextEncoder::new().encode(&scrape.registry.gather(), &mut text)?;
     String::from_utf8(text).map_err(|error| prometheus::Error::Msg(error.to_string()))
@@ -105,15 +121,15 @@ impl Scrape {
         self.set("sexton_plan_budget_bytes", &[], snapshot.plan.budget_bytes as f64);
     }
 
-    fn target(&self, target: &TargetView) {
-        let label = [target.name.as_str()];
+    fn target(&self, name: &str, target: &TargetView) {
+        let label = [name];
         let whole = |name, value: u64| self.set(name, &label, value as f64);
         whole("sexton_target_up", u64::from(target.state != TargetState::Lost));
         let readable = !matches!(target.state, TargetState::Lost | TargetState::Blind);
         whole("sexton_target_readable", u64::from(readable));
         whole("sexton_target_gaps", target.gaps.len() as u64);
         whole("sexton_target_hook", u64::from(target.hook));
-        whole("sexton_acting", u64::from(target.mode == "act"));
+        whole("sexton_target_act_mode", u64::from(target.mode == "act"));
         whole("sexton_target_threads", u64::from(target.threads));
         whole("sexton_target_threads_ended_total", target.threads_ended);
         whole("sexton_target_threads_ended_unread_total", target.threads_ended_unread);
@@ -130,14 +146,14 @@ impl Scrape {
         whole("sexton_windows_total", target.windows);
         self.set("sexton_window_seconds_total", &label, target.window_seconds);
         self.set("sexton_window_duty_ratio", &label, target.probes.duty_ratio);
-        whole("sexton_windows_cut_total", target.probes.windows_cut);
-        whole("sexton_windows_put_off_total", target.probes.windows_put_off);
+        whole("sexton_windows_truncated_total", target.probes.windows_cut);
+        whole("sexton_windows_deferred_total", target.probes.windows_put_off);
         self.set("sexton_probe_cost_seconds_total", &label, target.probes.cost_seconds);
         self.set("sexton_probe_learnt_cost_seconds_total", &label, target.probes.learnt_cost_seconds);
         self.set("sexton_probe_price_correction_ratio", &label, target.probes.price_correction_ratio);
         whole("sexton_probe_price_correction_windows", target.probes.price_correction_windows);
         for price in &target.probes.prices {
-            self.set("sexton_probe_corrected_price_seconds", &[&target.name, &price.kind], price.seconds);
+            self.set("sexton_probe_corrected_price_seconds", &[name, &price.kind], price.seconds);
         }
         self.set("sexton_probe_budget_ratio", &label, target.probes.budget_ratio);
         self.set("sexton_probe_budget_available_seconds", &label, target.probes.available_seconds);
@@ -150,56 +166,43 @@ impl Scrape {
         self.set("sexton_seek_pain_ratio", &label, target.pain_seconds_per_second);
         self.set("sexton_tombstone_cost_seconds", &label, target.costs.seconds_per_tombstone);
         self.set("sexton_block_read_cost_seconds", &label, target.costs.seconds_per_block_read);
-        self.guards(target);
+        self.guards(name, target);
     }
 
     /// From zero on for every guard of a target that is acted on.
-    fn guards(&self, target: &TargetView) {
+    fn guards(&self, name: &str, target: &TargetView) {
         for guard in Guard::ALL.map(Guard::name) {
             let view = target.guards.iter().find(|view| view.guard == guard);
             if view.is_none() && target.mode != "act" {
                 continue;
             }
             let (refusals, objects) = view.map_or((0, false), |view| (view.refusals, view.objects));
-            self.set("sexton_guard_refusals_total", &[&target.name, guard], refusals as f64);
-            self.set("sexton_guard_objects", &[&target.name, guard], truth(objects));
+            self.set("sexton_guard_refusals_total", &[name, guard], refusals as f64);
+            self.set("sexton_guard_blocking", &[name, guard], truth(objects));
         }
     }
 
-    fn ranges(&self, snapshot: &Snapshot, target: &str) {
+    fn ranges(&self, snapshot: &Snapshot, label: &str, target: &str) {
         let ranges = snapshot.ranges.iter().filter(|range| range.target == target);
         for (at, range) in ranges.take(RANGES_EXPOSED_MAX).enumerate() {
             let rank = (at + 1).to_string();
-            self.set("sexton_range_seek_pain_ratio", &[target, &rank], range.pain_seconds_per_second);
+            self.set("sexton_range_seek_pain_ratio", &[label, &rank], range.pain_seconds_per_second);
             let of_reads = range.block_read_seconds_per_second;
-            self.set("sexton_range_block_read_pain_ratio", &[target, &rank], of_reads);
+            self.set("sexton_range_block_read_pain_ratio", &[label, &rank], of_reads);
             if let Some(ratio) = range.cache_hit_ratio {
-                self.set("sexton_range_block_cache_hit_ratio", &[target, &rank], ratio);
+                self.set("sexton_range_block_cache_hit_ratio", &[label, &rank], ratio);
             }
         }
     }
 
-    /// From zero on for every target that is shown, so that the first action shows as an increase.
-    fn actions(&self, snapshot: &Snapshot) {
-        for target in snapshot.targets.iter().take(TARGETS_EXPOSED_MAX) {
-            if !snapshot.action_counts.contains_key(&target.name) {
-                self.action_counts(&target.name, &ActionCounts::default());
-            }
-        }
-        for (target, counts) in &snapshot.action_counts {
-            self.action_counts(target, counts);
-        }
-    }
-
-    fn action_counts(&self, target: &str, counts: &ActionCounts) {
-        self.set("sexton_actions_running", &[target], counts.running as f64);
-        self.set("sexton_throttles_failing", &[target], counts.failing as f64);
-        self.set("sexton_bytes_rewritten_total", &[target], counts.bytes_rewritten as f64);
-        self.set("sexton_slice_pauses_total", &[target], counts.pauses as f64);
-        self.set("sexton_relief_promised_seconds_total", &[target], counts.relief_promised);
-        self.set("sexton_relief_delivered_seconds_total", &[target], counts.relief_delivered);
+    /// Counts of several targets with the same label add up.
+    fn action_counts(&self, label: &str, counts: &ActionCounts) {
+        self.set("sexton_bytes_rewritten_total", &[label], counts.bytes_rewritten as f64);
+        self.set("sexton_slice_pauses_total", &[label], counts.pauses as f64);
+        self.set("sexton_relief_promised_ratio_total", &[label], counts.relief_promised);
+        self.set("sexton_relief_delivered_ratio_total", &[label], counts.relief_delivered);
         for (state, count) in counts.by_state() {
-            self.set("sexton_actions_total", &[target, state], count as f64);
+            self.set("sexton_actions_total", &[label, state], count as f64);
         }
     }
 }

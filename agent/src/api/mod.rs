@@ -92,6 +92,7 @@ fn refuse_unless_loopback(address: SocketAddr) -> Result<(), ApiError> {
 struct Shared {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     commands: mpsc::Sender<Command>,
+    labels: Arc<std::sync::Mutex<metrics::Labels>>,
 }
 
 /// Serves the API on `listener` until `shutdown` is ready, then lets requests under way finish. Must be
@@ -109,7 +110,8 @@ pub async fn serve(
     refuse_unless_loopback(listener.local_addr().map_err(unusable)?)?;
     listener.set_nonblocking(true).map_err(unusable)?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(unusable)?;
-    connection::accept_until(listener, routes::router(Shared { snapshots, commands }), shutdown).await;
+    let shared = Shared { snapshots, commands, labels: Arc::default() };
+    connection::accept_until(listener, routes::router(shared), shutdown).await;
     Ok(())
 }
 

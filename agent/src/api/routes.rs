@@ -18,7 +18,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use sexton_journal::Event;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -111,7 +111,12 @@ async fn healthz(State(shared): State<Shared>) -> Result<Json<Health>, Problem> 
 
 async fn metrics_text(State(shared): State<Shared>) -> Result<Response, Problem> {
     let snapshot = shared.snapshot();
-    match metrics::encode(&snapshot) {
+    let text = {
+        let mut labels = shared.labels.lock().unwrap_or_else(PoisonError::into_inner);
+        labels.observe(&snapshot);
+        metrics::encode(&snapshot, &labels)
+    };
+    match text {
         Ok(text) => Ok(([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response()),
         Err(error) => Err(Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,

@@ -406,14 +406,16 @@ impl Watched {
 
     /// The target as the outside sees it.
     pub fn view(&self, pain_seconds_per_second: f64) -> TargetView {
-        let version = &self.target.module.version;
-        let patch = version.patch.map(|patch| format!(".{patch}")).unwrap_or_default();
         TargetView {
             name: self.target.name.clone(),
+            series: match self.entry.matches.is_empty() {
+                true => self.target.program.clone(),
+                false => self.entry.name.clone(),
+            },
             pid: self.target.process.pid,
             state: self.state(),
             mode: mode_name(self.mode).to_owned(),
-            rocksdb_version: format!("{}.{}{patch}", version.major, version.minor),
+            rocksdb_version: self.target.module.version.to_string(),
             module: self.target.module.path.display().to_string(),
             databases: self
                 .target

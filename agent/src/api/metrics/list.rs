@@ -58,7 +58,7 @@ pub const METRICS: &[Metric] = &[
     ),
     gauge("sexton_target_hook", TARGET, "Whether a hook answers inside the process (1) or not (0)."),
     gauge(
-        "sexton_acting",
+        "sexton_target_act_mode",
         TARGET,
         "Whether the policy lets Sexton act on the process: 1 in mode act, else 0.",
     ),
@@ -117,12 +117,12 @@ pub const METRICS: &[Metric] = &[
         "Share of the time since it is watched that probes were in the process.",
     ),
     counter(
-        "sexton_windows_cut_total",
+        "sexton_windows_truncated_total",
         TARGET,
         "Windows that were closed before their time because the probe budget was spent.",
     ),
     counter(
-        "sexton_windows_put_off_total",
+        "sexton_windows_deferred_total",
         TARGET,
         "Windows that were wanted when there was no probe budget for one.",
     ),
@@ -221,19 +221,19 @@ pub const METRICS: &[Metric] = &[
         "Objections of each guard to acting on the process, before a slice began or while it ran.",
     ),
     gauge(
-        "sexton_guard_objects",
+        "sexton_guard_blocking",
         &["target", "guard"],
         "Whether the guard objects to acting on the process now (1) or not (0).",
     ),
     counter(
-        "sexton_relief_promised_seconds_total",
+        "sexton_relief_promised_ratio_total",
         TARGET,
-        "Reader seconds per second that verified actions promised to relieve, summed over the actions.",
+        "Seek pain (reader seconds per second) that verified actions were to take away, summed over the actions.",
     ),
     counter(
-        "sexton_relief_delivered_seconds_total",
+        "sexton_relief_delivered_ratio_total",
         TARGET,
-        "Reader seconds per second by which the pain fell after these actions, summed.",
+        "Seek pain (reader seconds per second) that these actions did take away, summed over them.",
     ),
     gauge(
         "sexton_tombstone_cost_seconds",

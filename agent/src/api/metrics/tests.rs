@@ -11,7 +11,8 @@ use std::path::Path;
 /// A snapshot in which every metric has a value.
 fn full() -> Snapshot {
     let target = TargetView {
-        name: "ozone-om".to_owned(),
+        name: "OzoneManagerStarter-4711".to_owned(),
+        series: "ozone-om".to_owned(),
         mode: "act".to_owned(),
         totals: Counters { tombstones_skipped: 123_456_789_012, ..Counters::default() },
         window_seconds: 2.5,
@@ -32,7 +33,7 @@ fn full() -> Snapshot {
         ..TargetView::default()
     };
     let range = |begin: &str| RangeView {
-        target: "ozone-om".to_owned(),
+        target: "OzoneManagerStarter-4711".to_owned(),
         begin: begin.to_owned(),
         pain_seconds_per_second: 0.125,
         cache_hit_ratio: Some(0.75),
@@ -58,13 +59,19 @@ fn full() -> Snapshot {
         },
         targets: vec![target, TargetView { state: TargetState::Lost, ..TargetView::default() }],
         ranges: (0..20).map(|at| range(&format!("secret-key-{at}"))).collect(),
-        action_counts: [("ozone-om".to_owned(), counts)].into(),
+        action_counts: [("OzoneManagerStarter-4711".to_owned(), counts)].into(),
         ..Snapshot::default()
     }
 }
 
 fn text() -> String {
-    encode(&full()).unwrap()
+    encoded(&full())
+}
+
+fn encoded(snapshot: &Snapshot) -> String {
+    let mut labels = Labels::default();
+    labels.observe(snapshot);
+    encode(snapshot, &labels).unwrap()
 }
 
 #[test]
@@ -76,7 +83,7 @@ fn shows_the_snapshot() {
         "sexton_snapshot_timestamp_seconds 1795168800.5",
         r#"sexton_target_up{target="ozone-om"} 1"#,
         r#"sexton_target_up{target=""} 0"#,
-        r#"sexton_acting{target="ozone-om"} 1"#,
+        r#"sexton_target_act_mode{target="ozone-om"} 1"#,
         r#"sexton_tombstones_skipped_total{target="ozone-om"} 123456789012"#,
         r#"sexton_window_seconds_total{target="ozone-om"} 2.5"#,
         r#"sexton_probe_cost_seconds_total{target="ozone-om"} 0.25"#,
@@ -132,10 +139,10 @@ fn odd_values_and_names_do_no_harm() {
     let mut snapshot = full();
     snapshot.targets[0].pain_seconds_per_second = f64::NAN;
     snapshot.targets[0].window_seconds = -1.0;
-    snapshot.targets[0].name = "a\"b\nc\\d".to_owned();
+    snapshot.targets[0].series = "a\"b\nc\\d".to_owned();
     snapshot.targets[1].pain_seconds_per_second = -0.0;
     snapshot.at = "yesterday".to_owned();
-    let text = encode(&snapshot).unwrap();
+    let text = encoded(&snapshot);
     assert!(text.contains(r#"sexton_seek_pain_ratio{target="a\"b\nc\\d"} 0"#), "{text}");
     assert!(text.contains(r#"sexton_window_seconds_total{target="a\"b\nc\\d"} 0"#), "{text}");
     assert!(text.contains("sexton_seek_pain_ratio{target=\"\"} 0\n"), "{text}");
@@ -146,7 +153,7 @@ fn targets_are_bounded() {
     let target = |at: usize| TargetView { name: format!("java-{at}"), ..TargetView::default() };
     let targets = (0..2 * TARGETS_EXPOSED_MAX).map(target).collect();
     let snapshot = Snapshot { targets, ..Snapshot::default() };
-    let text = encode(&snapshot).unwrap();
+    let text = encoded(&snapshot);
     let shown = text.lines().filter(|line| line.starts_with("sexton_target_up{")).count();
     assert_eq!(shown, TARGETS_EXPOSED_MAX);
 }
