@@ -51,10 +51,12 @@ bench-overhead: setup build ## What Sexton costs a process that it looks at (up 
 bench-guard: build ## What acting costs those who write, and what one big compaction does to them (fifteen minutes, a quiet machine; root).
 	$(AS_ROOT) $(PROGRAMS)/sexton-bench-guard
 
-lint: ## Formatting, lints, licences and sources of all crates.
+lint: ## Formatting, lints, licences and sources of all crates, and the rules of the whole tree (tests/tests/tidy).
 	cargo fmt --all --check
 	cargo clippy $(BUILD) --all-targets -- -D warnings
 	cargo deny --log-level error check bans licenses sources
+	cargo build $(BUILD) --bin sexton
+	cargo test $(BUILD) --test tidy
 
 unit: ## Unit tests: no root, no kernel.
 	cargo test $(BUILD) --lib --bins

@@ -1,0 +1,121 @@
+//! How long things are: the whole, a function, a line.
+
+use super::none;
+use super::source::{self, Source, indent, is_comment};
+use anyhow::{Context, Result, ensure};
+use sexton_tests::artifact;
+use std::collections::BTreeMap;
+
+/// Most lines of production Rust in the whole project, comments and empty lines included. It only ever falls.
+const PRODUCTION_LINES_MAX: usize = 43_500;
+
+/// Most lines of a function, from its first to its closing brace: a screen.
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// Lines of production code by crate or, in the agent, by folder.
+fn count(sources: &[Source]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for source in sources.iter().filter(|source| source.is_production()) {
+        let folder = source.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        *counts.entry(folder.to_owned()).or_default() += source.production().len();
+    }
+    counts
+}
+
+fn long_functions(source: &Source) -> Vec<String> {
+    let starts = source.lines.iter().enumerate().filter(|(_, line)| is_function(line));
+    let lengths = starts.map(|(start, line)| (start, line, function_end(source, start) + 1 - start));
+    let long = lengths.filter(|(_, _, length)| *length > FUNCTION_LINES_MAX);
+    long.map(|(start, line, length)| {
+        format!(
+            "{}:{}: {length} lines, at most {FUNCTION_LINES_MAX}: {}",
+            source.path,
+            start + 1,
+            line.trim()
+        )
+    })
+    .collect()
+}
+
+fn is_function(line: &str) -> bool {
+    let code = line.split(" fn ").next().unwrap_or_default();
+    let is_modifier = |word: &str| {
+        ["pub", "const", "async", "unsafe", "extern", "default"].iter().any(|known| word.starts_with(known))
+            || word.starts_with('"')
+            || word.ends_with(')')
+    };
+    line.trim_start().starts_with("fn ")
+        || (line.contains(" fn ") && code.split_whitespace().all(is_modifier))
+}
+
+fn function_end(source: &Source, start: usize) -> usize {
+    let depth = source.lines.get(start).map_or(0, |line| indent(line));
+    let ends = |line: &str| {
+        indent(line) == depth && (line.trim_start().starts_with('}') || line.ends_with([';', '}']))
+    };
+    let after = source.lines.iter().enumerate().skip(start);
+    after
+        .map(|(index, line)| (index, line.as_str()))
+        .find(|(_, line)| ends(line))
+        .map_or(start, |(index, _)| index)
+}
+
+/// Comments and texts too: rustfmt leaves them alone.
+fn wide_lines(source: &Source, columns_max: usize) -> Vec<String> {
+    let wide = source.lines.iter().enumerate().filter(|(_, line)| line.chars().count() > columns_max);
+    // A text that is one line for a reason cannot be broken.
+    let wide = wide.filter(|(_, line)| is_comment(line) || !line.contains('"'));
+    wide.map(|(index, line)| format!("{}:{}: {} columns", source.path, index + 1, line.chars().count()))
+        .collect()
+}
+
+fn columns_max() -> Result<usize> {
+    let text = std::fs::read_to_string(artifact::repository().join("rustfmt.toml"))?;
+    let value = text.lines().find_map(|line| line.strip_prefix("max_width = ")).context("no max_width")?;
+    Ok(value.parse()?)
+}
+
+#[test]
+fn production_lines_stay_within_the_limit() -> Result<()> {
+    let counts = count(&source::all()?);
+    let total: usize = counts.values().sum();
+    let table: Vec<String> = counts.iter().map(|(folder, lines)| format!("{lines:>7} {folder}")).collect();
+    println!("{}\n{total:>7} in all, at most {PRODUCTION_LINES_MAX}", table.join("\n"));
+    ensure!(
+        total <= PRODUCTION_LINES_MAX,
+        "{total} lines of production Rust, at most {PRODUCTION_LINES_MAX}"
+    );
+    Ok(())
+}
+
+#[test]
+fn functions_are_a_screen_long() -> Result<()> {
+    none("long functions", &source::all()?.iter().flat_map(long_functions).collect::<Vec<_>>())
+}
+
+#[test]
+fn lines_keep_to_the_width() -> Result<()> {
+    let columns_max = columns_max()?;
+    let wide = |source: &Source| wide_lines(source, columns_max);
+    none("wide lines", &source::all()?.iter().flat_map(wide).collect::<Vec<_>>())
+}
+
+#[test]
+fn long_things_are_found() {
+    let body = "    a();\n".repeat(FUNCTION_LINES_MAX);
+    let long = Source::new("a.rs", &format!("pub(crate) fn long(\n    b: u8,\n) {{\n{body}}}\n"));
+    assert_eq!(long_functions(&long).len(), 1);
+    let short = Source::new(
+        "a.rs",
+        &format!("impl A {{\n    fn one(&self) {{}}\n}}\n// fn {body}\nconst fn two() {{}}\n"),
+    );
+    assert_eq!(long_functions(&short), [""; 0]);
+    let wide = Source::new("a.rs", "/// One two three.\nlet a = \"one two three\";\n");
+    assert_eq!(wide_lines(&wide, 12).len(), 1);
+    assert_eq!(
+        count(&[Source::new("tuner/src/a.rs", "a\nb\n"), Source::new("tests/b.rs", "a\n")])
+            .values()
+            .sum::<usize>(),
+        2
+    );
+}
