@@ -246,9 +246,9 @@ fn portion(total: u64, part: u64, whole: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::concentrate::{Walks, concentrate};
+    use crate::evidence::EventCosts;
     use crate::evidence::{BlockFetches, Counters};
     use crate::key::Key;
-    use crate::pain::EventCosts;
     use proptest::prelude::*;
 
     fn key() -> impl Strategy<Value = Key> {

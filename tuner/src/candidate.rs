@@ -266,7 +266,7 @@ mod tests {
                 prop_assert!(pair[0].begin < pair[1].begin);
             }
             // No candidate reaches over the border of a prefix that was observed, or of a kept range.
-            let prefixes = observations.iter().filter_map(|observation| rule.range_of(&observation.key));
+            let prefixes = observations.iter().filter_map(|observation| rule.prefix_of(&observation.key)).map(KeyRange::with_prefix);
             for whole in prefixes.chain(kept) {
                 for range in &ranges {
                     let begins_inside = range.begin < whole.begin && range.contains(&whole.begin);

@@ -5,7 +5,6 @@
 
 use crate::lineage::Lineage;
 use crate::options::ColumnFamilyOptions;
-use crate::pain::EventCosts;
 use crate::policy::RemedyKind;
 use crate::{key::Key, range::KeyRange};
 use serde::{Deserialize, Serialize};
@@ -122,6 +121,58 @@ pub struct FileReads {
     pub fetches: BlockFetches,
     /// Fetches by latency: the bucket at index n counts those that took from 2^n to 2^(n+1) ns.
     pub latency_histogram: Vec<u64>,
+}
+
+/// Time to step over one tombstone where it cannot be learnt: measured 200 ns in a warm cache.
+pub const NS_PER_TOMBSTONE_DEFAULT: f64 = 200.0;
+/// Time of one block-cache miss where it was not timed and cannot be learnt: a read from a fast disk.
+pub const NS_PER_BLOCK_READ_DEFAULT: f64 = 100_000.0;
+
+/// Time that one event takes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EventCosts {
+    /// Time per tombstone skipped.
+    pub ns_per_tombstone: f64,
+    /// Whether it was learnt, or is the default.
+    pub tombstone_learnt: bool,
+    /// Time per block-cache miss that was not timed itself.
+    pub ns_per_block_read: f64,
+    /// Where that is from.
+    pub block_read_source: BlockReadSource,
+}
+
+/// Where the time per block-cache miss is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BlockReadSource {
+    /// The default.
+    Assumed,
+    /// From the latency of seeks that read many blocks.
+    Learnt,
+    /// The block reads themselves were timed.
+    Timed,
+}
+
+impl BlockReadSource {
+    /// For a plan's reasons.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            BlockReadSource::Assumed => "assumed",
+            BlockReadSource::Learnt => "measured",
+            BlockReadSource::Timed => "timed",
+        }
+    }
+}
+
+impl Default for EventCosts {
+    fn default() -> EventCosts {
+        EventCosts {
+            ns_per_tombstone: NS_PER_TOMBSTONE_DEFAULT,
+            tombstone_learnt: false,
+            ns_per_block_read: NS_PER_BLOCK_READ_DEFAULT,
+            block_read_source: BlockReadSource::Assumed,
+        }
+    }
 }
 
 /// One painful iterator operation: a seek and the scan (`Next`, `Prev`) that followed it.

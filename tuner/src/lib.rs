@@ -54,8 +54,8 @@ pub use evidence::Evidence;
 pub use key::Key;
 pub use plan::{
     Action, Budget, CompactRange, Flush, Plan, PlanInput, PlanTarget, Refusal, Rule, SetOptions, SetThrottle,
-    plan,
 };
+pub use planner::plan;
 pub use policy::{Policy, PolicyError, TargetPolicy};
 pub use range::KeyRange;
 pub use rank::{AssessError, RangeAssessment, assess};

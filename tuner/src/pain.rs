@@ -5,14 +5,8 @@
 //! own time in it, so there it is only a limit. Block reads are timed one by one where their function was found;
 //! a price for them is needed only for those that were not.
 
-use crate::evidence::{BlockFetches, Counters, Observation, SentinelInterval, Window};
+use crate::evidence::{BlockFetches, Counters, EventCosts, Observation, SentinelInterval, Window};
 use crate::relief::CostFit;
-use serde::{Deserialize, Serialize};
-
-/// Time to step over one tombstone where it cannot be learnt: measured 200 ns in a warm cache.
-pub const NS_PER_TOMBSTONE_DEFAULT: f64 = 200.0;
-/// Time of one block-cache miss where it was not timed and cannot be learnt: a read from a fast disk.
-pub const NS_PER_BLOCK_READ_DEFAULT: f64 = 100_000.0;
 
 /// Keys that go with a tombstone: itself and the version that it hides.
 const KEYS_PER_TOMBSTONE: f64 = 2.0;
@@ -27,53 +21,6 @@ const OPERATION_EVENTS_MAX: u64 = 1 << 40;
 const SENTINEL_SCALE: (f64, f64) = (0.1, 10.0);
 /// Limit of the extrapolation to lost records.
 const LOST_SCALE_MAX: f64 = 1000.0;
-
-/// Time that one event takes.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EventCosts {
-    /// Time per tombstone skipped.
-    pub ns_per_tombstone: f64,
-    /// Whether it was learnt, or is the default.
-    pub tombstone_learnt: bool,
-    /// Time per block-cache miss that was not timed itself.
-    pub ns_per_block_read: f64,
-    /// Where that is from.
-    pub block_read_source: BlockReadSource,
-}
-
-/// Where the time per block-cache miss is from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BlockReadSource {
-    /// The default.
-    Assumed,
-    /// From the latency of seeks that read many blocks.
-    Learnt,
-    /// The block reads themselves were timed.
-    Timed,
-}
-
-impl BlockReadSource {
-    /// For a plan's reasons.
-    pub fn in_words(self) -> &'static str {
-        match self {
-            BlockReadSource::Assumed => "assumed",
-            BlockReadSource::Learnt => "measured",
-            BlockReadSource::Timed => "timed",
-        }
-    }
-}
-
-impl Default for EventCosts {
-    fn default() -> EventCosts {
-        EventCosts {
-            ns_per_tombstone: NS_PER_TOMBSTONE_DEFAULT,
-            tombstone_learnt: false,
-            ns_per_block_read: NS_PER_BLOCK_READ_DEFAULT,
-            block_read_source: BlockReadSource::Assumed,
-        }
-    }
-}
 
 impl EventCosts {
     /// From the operations of a single window; what too few of them tell stays at its default.
@@ -207,7 +154,8 @@ impl Scale {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{evidence::SeekKind, key::Key};
+    use crate::evidence::{BlockReadSource, NS_PER_TOMBSTONE_DEFAULT, SeekKind};
+    use crate::key::Key;
     use proptest::prelude::*;
 
     /// Tombstones, block reads and nanoseconds of a seek and of the scan after it.

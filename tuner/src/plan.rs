@@ -3,10 +3,9 @@
 use crate::cost::Bottommost;
 use crate::evidence::Evidence;
 use crate::guard::DiskPrice;
-use crate::planner::{Families, Planner};
 use crate::policy::{Policy, TargetPolicy, TimeSpan};
 use crate::range::KeyRange;
-use crate::rank::{AssessError, RangeAssessment, assess, compare};
+use crate::rank::RangeAssessment;
 use crate::throttle::{KnownThrottles, ThrottleSetting};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -380,31 +379,4 @@ pub struct Refusal {
     pub rule: Rule,
     /// In words, with the numbers.
     pub reason: String,
-}
-
-/// Plans. The same input gives the same plan; actions never overlap and never cost more than the
-/// budget. In mode `advise` the plan is that of `act`: who carries it out decides; in mode `observe` a
-/// target gets no actions.
-///
-/// Errors: evidence that contradicts itself, see [`AssessError`].
-pub fn plan(input: &PlanInput<'_>) -> Result<Plan, AssessError> {
-    let mut planner = Planner::new(input);
-    let mut assessments = Vec::new();
-    let mut actions = Vec::new();
-    for target in input.targets {
-        actions.extend(planner.throttles(target));
-        for evidence in target.evidence {
-            let ranges = assess(evidence, target.policy, input.policy)?;
-            let mut families = Families::of(evidence);
-            for range in &ranges {
-                planner.consider(target, &mut families, range);
-            }
-            assessments.extend(ranges);
-        }
-    }
-    let cost_bytes = planner.spend(&mut actions);
-    assessments.sort_by(compare);
-    let refusals = planner.refusals();
-    let budget_bytes = input.budget.available_bytes;
-    Ok(Plan { at: input.now, budget_bytes, cost_bytes, actions, refusals, assessments })
 }

@@ -10,13 +10,15 @@ use crate::left_out::LeftOut;
 use crate::lineage::Lineage;
 use crate::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::plan::{
-    Action, COMPACTIONS_MAX, CompactRange, Flush, PlanInput, PlanTarget, REFUSALS_MAX, Refusal, Rule,
+    Action, COMPACTIONS_MAX, CompactRange, Flush, Plan, PlanInput, PlanTarget, REFUSALS_MAX, Refusal, Rule,
     SetOptions, SetThrottle,
 };
 use crate::policy::{ActuatorKind, Mode, Naming, Policy, RemedyKind, TargetPolicy};
 use crate::queue::{DisplacedBy, QUEUE_CAPACITY, Queue, Wanted};
 use crate::range::KeyRange;
-use crate::rank::{COST_BYTES_MIN, RangeAssessment, by_column_family, observations_of, parts};
+use crate::rank::{
+    AssessError, COST_BYTES_MIN, RangeAssessment, assess, by_column_family, compare, observations_of, parts,
+};
 use crate::remedy::{Case, Remedy, are_in_memtables};
 use crate::run::cooldown::has_rested;
 use crate::schedule::io_budget_at;
@@ -31,6 +33,33 @@ const RELIEF_SHARE_MIN: f64 = 0.1;
 /// A slice that relieves less than this share of what its range does on average, per byte, is left out: at the
 /// edge of a range a whole file would be rewritten for a sliver of it.
 const SLIVER_SHARE: f64 = 0.125;
+
+/// Plans. The same input gives the same plan; actions never overlap and never cost more than the
+/// budget. In mode `advise` the plan is that of `act`: who carries it out decides; in mode `observe` a
+/// target gets no actions.
+///
+/// Errors: evidence that contradicts itself, see [`AssessError`].
+pub fn plan(input: &PlanInput<'_>) -> Result<Plan, AssessError> {
+    let mut planner = Planner::new(input);
+    let mut assessments = Vec::new();
+    let mut actions = Vec::new();
+    for target in input.targets {
+        actions.extend(planner.throttles(target));
+        for evidence in target.evidence {
+            let ranges = assess(evidence, target.policy, input.policy)?;
+            let mut families = Families::of(evidence);
+            for range in &ranges {
+                planner.consider(target, &mut families, range);
+            }
+            assessments.extend(ranges);
+        }
+    }
+    let cost_bytes = planner.spend(&mut actions);
+    assessments.sort_by(compare);
+    let refusals = planner.refusals();
+    let budget_bytes = input.budget.available_bytes;
+    Ok(Plan { at: input.now, budget_bytes, cost_bytes, actions, refusals, assessments })
+}
 
 /// One database's column families, looked up as they are needed.
 pub(crate) struct Families<'a> {

@@ -47,16 +47,6 @@ impl KeyRange {
     pub fn overlaps_closed(&self, smallest: &Key, largest: &Key) -> bool {
         *largest >= self.begin && self.end.as_ref().is_none_or(|end| smallest < end)
     }
-
-    /// The keys in both; `None` where there are none.
-    pub fn intersection(&self, other: &KeyRange) -> Option<KeyRange> {
-        let begin = self.begin.clone().max(other.begin.clone());
-        let end = match (&self.end, &other.end) {
-            (Some(one), Some(two)) => Some(one.min(two).clone()),
-            (one, two) => one.clone().or_else(|| two.clone()),
-        };
-        KeyRange::new(begin, end)
-    }
 }
 
 #[cfg(test)]
@@ -81,15 +71,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn the_intersection_holds_the_keys_that_are_in_both(one in range(), two in range(), key in key()) {
-            let both = one.contains(&key) && two.contains(&key);
-            let intersection = one.intersection(&two);
-            prop_assert_eq!(intersection.as_ref().is_some_and(|range| range.contains(&key)), both);
-            prop_assert_eq!(intersection.is_some(), one.overlaps(&two));
-            prop_assert_eq!(intersection, two.intersection(&one));
-        }
-
         #[test]
         fn a_closed_interval_overlaps_where_it_shares_a_key(
             range in range(),

@@ -5,8 +5,10 @@
 //! not throw it over. Deviations count relative to the latency, so that one thread that was descheduled weighs next to
 //! nothing. What is promised of an action is its tombstones times this price.
 
-use crate::evidence::{BlockFetches, Counters, Observation};
-use crate::pain::{BlockReadSource, EventCosts, NS_PER_BLOCK_READ_DEFAULT, reads_ns};
+use crate::evidence::{
+    BlockFetches, BlockReadSource, Counters, EventCosts, NS_PER_BLOCK_READ_DEFAULT, Observation,
+};
+use crate::pain::reads_ns;
 use serde::{Deserialize, Serialize};
 
 /// What of earlier windows is left when a new one comes in: the last five make up two thirds of a fit.

@@ -16,7 +16,7 @@
 //! then write range tombstones, and RocksDB turns away iterators that have a `table_filter`, so that a program can fail
 //! by it. Where its owner has set it, the first one is left alone.
 
-use crate::options::ColumnFamilyOptions;
+use crate::options::{Against, ColumnFamilyOptions, RUN_TIME_OPTIONS, RunTimeOption, SPOILT_BY};
 use crate::policy::{Policy, RemedyKind};
 use crate::rank::{COST_BYTES_MIN, RangeAssessment};
 use crate::words;
@@ -40,60 +40,6 @@ const WAITING_PAIN_FACTOR: f64 = 4.0;
 
 /// Shortest time between two plans that tells how fast tombstones become more, in seconds.
 const GROWTH_SECONDS_MIN: f64 = 1.0;
-
-/// What an option of RocksDB helps against.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Against {
-    /// Tombstones in memtables.
-    MemtableTombstones,
-    /// Reading many blocks.
-    BlockReads,
-}
-
-/// An option of a column family that can be set while the database is open (`SetOptions`).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RunTimeOption {
-    /// RocksDB's name for it.
-    pub name: &'static str,
-    /// The value that switches it on.
-    pub value: &'static str,
-    /// What it helps against.
-    pub against: Against,
-    /// Share of that pain that it is expected to relieve.
-    pub relief_share: f64,
-}
-
-/// Options that help readers, and that are off (0) in RocksDB by default.
-///
-/// A target's RocksDB knows one if its OPTIONS file names it.
-pub const RUN_TIME_OPTIONS: [RunTimeOption; 2] = [
-    // 10.2 and later. A scan that skips so many entries of the memtable has it flushed. Lists of a queue fell
-    // from 48.8 to 1.5 ms with a million keys, from 35.3 to 5.0 ms with ten.
-    RunTimeOption {
-        name: "memtable_op_scan_flush_trigger",
-        value: "1000",
-        against: Against::MemtableTombstones,
-        relief_share: 0.86,
-    },
-    // 11.2 and later. Files that are read much are compacted: a third more random reads by RocksDB's own
-    // measurement, a quarter less time; nothing for a queue's lists (49.0 ms).
-    RunTimeOption {
-        name: "read_triggered_compaction_threshold",
-        value: "0.01",
-        against: Against::BlockReads,
-        relief_share: 0.25,
-    },
-];
-
-/// An option that is set where another one is off, which it would spoil.
-const SPOILT_BY: [(&str, &str); 1] =
-    [("memtable_op_scan_flush_trigger", "min_tombstones_for_range_conversion")];
-
-/// Names of the options whose value in force decides what is set.
-pub fn run_time_option_names() -> impl Iterator<Item = &'static str> {
-    let set = RUN_TIME_OPTIONS.iter().map(|option| option.name);
-    set.chain(SPOILT_BY.iter().map(|(_, other)| *other))
-}
 
 /// What is to be done about a range.
 #[derive(Clone, Debug, PartialEq)]
@@ -256,6 +202,7 @@ fn dropped_share(range: &RangeAssessment) -> f64 {
 mod tests {
     use super::*;
     use crate::key::Key;
+    use crate::options::run_time_option_names;
     use crate::range::KeyRange;
 
     const ALL: [RemedyKind; 4] =

@@ -180,8 +180,8 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
     use sexton_hook_protocol::{
-        BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, KeyBytes, LOADS_MAX,
-        OPTION_VALUE_BYTES_MAX, OptionChange, OptionsScope, SetOptions,
+        BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, KeyBytes, LOADS_MAX, OptionChange,
+        OptionsScope, SetOptions,
     };
     use std::io::Write;
     use std::os::fd::AsFd;
@@ -256,7 +256,7 @@ mod tests {
         let with = |option: OptionChange| {
             Request::SetOptions(SetOptions { options: vec![option], ..options.clone() })
         };
-        let long = "9".repeat(OPTION_VALUE_BYTES_MAX + 1);
+        let long = "9".repeat(2_000);
         let responses = talk(&frames(&[
             hello(PROTOCOL_VERSION),
             Request::SstFiles { column_family: pointers() },

@@ -1,7 +1,7 @@
 //! How long things are: the whole, a function, a line.
 
 use super::none;
-use super::source::{self, Source, indent, is_comment};
+use super::source::{self, Source, is_comment};
 use anyhow::{Context, Result, ensure};
 use sexton_tests::artifact;
 use std::collections::BTreeMap;
@@ -23,8 +23,9 @@ fn count(sources: &[Source]) -> BTreeMap<String, usize> {
 }
 
 fn long_functions(source: &Source) -> Vec<String> {
-    let starts = source.lines.iter().enumerate().filter(|(_, line)| is_function(line));
-    let lengths = starts.map(|(start, line)| (start, line, function_end(source, start) + 1 - start));
+    let produced = source.production().into_iter().filter(|_| source.is_production());
+    let starts = produced.filter(|(_, line)| is_function(line)).map(|(number, line)| (number - 1, line));
+    let lengths = starts.map(|(start, line)| (start, line, source.end_of_item(start) + 1 - start));
     let long = lengths.filter(|(_, _, length)| *length > FUNCTION_LINES_MAX);
     long.map(|(start, line, length)| {
         format!(
@@ -46,18 +47,6 @@ fn is_function(line: &str) -> bool {
     };
     line.trim_start().starts_with("fn ")
         || (line.contains(" fn ") && code.split_whitespace().all(is_modifier))
-}
-
-fn function_end(source: &Source, start: usize) -> usize {
-    let depth = source.lines.get(start).map_or(0, |line| indent(line));
-    let ends = |line: &str| {
-        indent(line) == depth && (line.trim_start().starts_with('}') || line.ends_with([';', '}']))
-    };
-    let after = source.lines.iter().enumerate().skip(start);
-    after
-        .map(|(index, line)| (index, line.as_str()))
-        .find(|(_, line)| ends(line))
-        .map_or(start, |(index, _)| index)
 }
 
 /// Comments and texts too: rustfmt leaves them alone.

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use sexton_tests::artifact;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Folders of the repository with Rust in them.
@@ -12,18 +13,31 @@ pub struct Source {
     /// From the repository's root: `agent/src/text.rs`.
     pub path: String,
     pub lines: Vec<String>,
+    /// Whether it is declared under `#[cfg(test)]`.
+    pub is_test: bool,
 }
 
 impl Source {
     pub fn new(path: &str, text: &str) -> Source {
-        Source { path: path.to_owned(), lines: text.lines().map(str::to_owned).collect() }
+        Source { path: path.to_owned(), lines: text.lines().map(str::to_owned).collect(), is_test: false }
     }
 
-    /// Whether any of it is production code: no test, no demo, no benchmark, no build script's helper.
+    /// Whether any of it is production code: no test, no demo, no benchmark.
     pub fn is_production(&self) -> bool {
         let name = self.path.rsplit('/').next().unwrap_or_default();
-        let is_test = name == "fuzz.rs" || name == "tests.rs" || name.ends_with("_tests.rs");
+        let is_test = self.is_test || name == "fuzz.rs" || name == "tests.rs" || name.ends_with("_tests.rs");
         !is_test && !self.path.split('/').any(|part| ["tests", "examples", "benches", "fuzz"].contains(&part))
+    }
+
+    /// Paths, without `.rs`, of the modules that it declares for tests only.
+    fn test_modules(&self) -> Vec<String> {
+        let path = self.path.trim_end_matches(".rs");
+        let folder = ["/mod", "/lib", "/main"].iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
+        let pairs = self.lines.iter().zip(self.lines.iter().skip(1));
+        let names = pairs.filter(|(first, _)| first.trim() == "#[cfg(test)]").filter_map(|(_, second)| {
+            second.trim().strip_suffix(';')?.rsplit_once("mod ").map(|(_, name)| name)
+        });
+        names.map(|name| format!("{folder}/{name}")).collect()
     }
 
     /// Its lines without `#[cfg(test)]` items, with their numbers from one.
@@ -82,6 +96,11 @@ pub fn all() -> Result<Vec<Source>> {
         collect(&repository, &repository.join(root), &mut sources)?;
     }
     sources.sort_by(|one, two| one.path.cmp(&two.path));
+    let tests: BTreeSet<String> = sources.iter().flat_map(Source::test_modules).collect();
+    for source in &mut sources {
+        let path = source.path.trim_end_matches(".rs");
+        source.is_test = tests.contains(path.strip_suffix("/mod").unwrap_or(path));
+    }
     Ok(sources)
 }
 
@@ -105,6 +124,8 @@ fn tests_are_no_production_code() {
     let source = Source::new("tuner/src/a.rs", text);
     let numbers: Vec<usize> = source.production().iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, [1, 2, 3, 4, 12]);
+    let declaring = Source::new("agent/src/a/mod.rs", "#[cfg(test)]\npub(crate) mod btf;\nmod b;\n");
+    assert_eq!(declaring.test_modules(), ["agent/src/a/btf"]);
     for (path, is_production) in [
         ("agent/src/text.rs", true),
         ("agent/build.rs", true),

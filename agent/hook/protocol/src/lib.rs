@@ -67,9 +67,3 @@ pub const OPTIONS_MAX: usize = 16;
 /// Options that the hook puts back when the agent is gone, all databases together: a few each in Ozone's some
 /// 30 column families.
 pub const CHANGED_OPTIONS_MAX: usize = 256;
-
-/// Bytes of an option's name; RocksDB's longest is below 60.
-pub const OPTION_NAME_BYTES_MAX: usize = 128;
-
-/// Bytes of an option's value: a number, or a list of options in braces.
-pub const OPTION_VALUE_BYTES_MAX: usize = 1024;

@@ -156,9 +156,9 @@ pub enum OptionsScope {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OptionChange {
-    /// Name, 1 to [`crate::OPTION_NAME_BYTES_MAX`] bytes.
+    /// Name, of the hook's closed list.
     pub name: String,
-    /// Value, at most [`crate::OPTION_VALUE_BYTES_MAX`] bytes.
+    /// Value, within the bounds that the hook's list has for it.
     pub value: String,
     /// The value that is in force, of the same length at most. The hook puts it back when the agent has ended or
     /// fallen silent, and before it goes; of several changes the one before the first. Without it the new value
@@ -353,9 +353,13 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::{
-        CHANGED_OPTIONS_MAX, COLUMN_FAMILY_NAME_BYTES_MAX, KEY_BYTES_MAX, OPTION_NAME_BYTES_MAX,
-        OPTION_VALUE_BYTES_MAX, OPTIONS_MAX, PAGE_BYTES_MAX, decode, encode,
+        CHANGED_OPTIONS_MAX, COLUMN_FAMILY_NAME_BYTES_MAX, KEY_BYTES_MAX, OPTIONS_MAX, PAGE_BYTES_MAX,
+        decode, encode,
     };
+
+    /// More than the name and the value of any option have.
+    const OPTION_NAME_BYTES_MAX: usize = 128;
+    const OPTION_VALUE_BYTES_MAX: usize = 1024;
 
     fn pointers(name: &str) -> ColumnFamilyPointers {
         ColumnFamilyPointers { database: u64::MAX, handle: 0x7fff_0000_0008, name: name.into(), id: 3 }
