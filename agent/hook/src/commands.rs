@@ -9,7 +9,7 @@ use crate::job::{Job, Worker};
 use crate::lease::{Agent, Lease};
 use crate::rocksdb::{Failed, LiveFiles, RocksDb};
 use crate::verify::directory;
-use crate::{linked, log, owner, settable, start};
+use crate::{log, owner, registered, settable, started};
 use sexton_hook_protocol::{
     ColumnFamilyLoad, ColumnFamilyPointers, CompactRange, ErrorKind, Hello, LOADS_MAX, OPTIONS_MAX,
     PROPERTY_NAME_BYTES_MAX, PROTOCOL_VERSION, Request, Response, SetOptions, VerifiedColumnFamily,
@@ -133,7 +133,7 @@ impl Hook {
 
     fn databases(&mut self) -> Vec<VerifiedColumnFamily> {
         let Some(rocksdb) = self.rocksdb.clone() else { return Vec::new() };
-        for registered in linked::registered() {
+        for registered in registered::all() {
             // What cannot be entered any more is left out below.
             drop(self.enter(&rocksdb, &registered));
         }
@@ -285,7 +285,7 @@ impl Hook {
             let message = "somebody else has changed RocksDB's virtual tables since";
             return Err((ErrorKind::Failed, message.to_owned()));
         }
-        start::stop();
+        started::stop();
         Ok(Response::Done {})
     }
 }

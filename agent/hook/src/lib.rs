@@ -58,11 +58,13 @@ mod options;
 mod owner;
 mod pages;
 mod panics;
+mod registered;
 mod rocksdb;
 mod session;
 mod settable;
 mod socket;
 mod start;
+mod started;
 mod thread;
 mod verify;
 
@@ -131,7 +133,7 @@ extern "C" fn constructor() {
 
 /// Runs when the process ends in an orderly way: removes the socket's file.
 extern "C" fn destructor() {
-    let _ = panics::contain(start::remove_socket_file);
+    let _ = panics::contain(started::remove_socket_file);
 }
 
 #[used]

@@ -12,13 +12,10 @@
 
 use crate::guard::GUARD;
 use crate::options::Options;
+use crate::registered::{REGISTERED_MAX, list};
 use crate::{memory, owner, panics, start, verify};
 use sexton_hook_protocol::ColumnFamilyPointers;
 use std::ffi::{c_int, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Column families that are registered at a time.
-const REGISTERED_MAX: usize = 4096;
 
 /// Return code: done.
 const DONE: c_int = 0;
@@ -31,8 +28,6 @@ const NOT_POSSIBLE: c_int = 2;
 
 /// Return code after a panic, which would be a bug of ours.
 const PANICKED: c_int = 3;
-
-static REGISTERED: Mutex<Vec<ColumnFamilyPointers>> = Mutex::new(Vec::new());
 
 /// Why something could not be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,15 +56,6 @@ impl std::fmt::Display for LinkedError {
 }
 
 impl std::error::Error for LinkedError {}
-
-fn list() -> MutexGuard<'static, Vec<ColumnFamilyPointers>> {
-    REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The column families that are registered.
-pub(crate) fn registered() -> Vec<ColumnFamilyPointers> {
-    list().clone()
-}
 
 /// Starts the listener where it does not run yet. The program must export RocksDB's C API to the dynamic linker:
 /// by linking to a shared RocksDB, or with `-rdynamic`.
@@ -161,6 +147,6 @@ mod tests {
             assert_eq!(register(pointer), Err(LinkedError::NotAColumnFamily));
             assert_eq!(sexton_hook_unregister(pointer), NOT_A_COLUMN_FAMILY);
         }
-        assert!(registered().is_empty());
+        assert!(list().is_empty());
     }
 }

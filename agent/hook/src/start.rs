@@ -1,17 +1,8 @@
 //! Starting the listener, once in a process.
 
 use crate::options::Options;
+use crate::started::{STARTED, Started};
 use crate::{listener, panics, socket, thread};
-use std::path::PathBuf;
-use std::sync::Mutex;
-
-struct Started {
-    socket: PathBuf,
-    /// The process that started it: in a forked child the thread is not there.
-    process: u32,
-}
-
-static STARTED: Mutex<Option<Started>> = Mutex::new(None);
 
 /// Binds the socket and starts the listener's thread. Where it runs already, from this copy of the
 /// library or from another one, this is a success and changes nothing.
@@ -38,22 +29,4 @@ pub fn start(options: Options) -> Result<(), String> {
     crate::log::line(&format!("listening on {}", options.socket.display()));
     *started = Some(Started { socket: options.socket, process });
     Ok(())
-}
-
-/// Notes that the listener goes, so that this copy of the library or another one can start anew.
-pub fn stop() {
-    remove_socket_file();
-    if let Ok(mut started) = STARTED.lock() {
-        *started = None;
-    }
-}
-
-/// Removes the socket's file, if this process is the one that listens.
-pub fn remove_socket_file() {
-    if let Ok(started) = STARTED.try_lock()
-        && let Some(started) = started.as_ref()
-        && started.process == std::process::id()
-    {
-        let _ = std::fs::remove_file(&started.socket);
-    }
 }

@@ -4,6 +4,9 @@
 //! The file is untrusted (its owner may rewrite it at any time), so it is read, never mapped: a mapping of
 //! a file that shrinks kills the reader. What the symbols are for is the business of `module` and `tls`.
 
+pub use super::elf_error::ElfError;
+
+use super::elf_error::malformed;
 use super::raw::{
     PROGRAM_HEADER_BYTES, SYMBOL_BYTES, first_section, load_segment, program_headers, read_file_header,
     read_symbol, sections, tls_segment, u16_at, u32_at, u64_at,
@@ -14,7 +17,6 @@ use object::LittleEndian;
 use object::elf::{self, FileHeader64};
 use object::read::elf::NoteIterator;
 use std::collections::BTreeMap;
-use std::io;
 
 /// Most `PT_LOAD` segments of a file; real ones have four to ten.
 pub const LOAD_SEGMENTS_MAX: usize = 64;
@@ -55,79 +57,6 @@ const RELOCATION_HIT_WORK: u64 = 64;
 
 const RELOCATION_BYTES: usize = 24;
 const DYNAMIC_ENTRY_BYTES: usize = 16;
-
-/// What is wrong with an ELF file.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ElfError {
-    /// It does not begin with the ELF magic number.
-    #[error("it does not begin with the ELF magic number")]
-    NotElf,
-    /// It is an ELF file for another machine.
-    #[error("it is not for x86-64: {what}")]
-    OtherMachine {
-        /// Class, byte order or machine number.
-        what: String,
-    },
-    /// A table or a part of it is not inside the file, or makes no sense.
-    #[error("its {part} {reason}")]
-    Malformed {
-        /// Which part.
-        part: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A part is larger than a limit.
-    #[error("its {part} has {size}, more than the limit of {limit}")]
-    TooLarge {
-        /// Which part.
-        part: String,
-        /// Bytes or entries.
-        size: u64,
-        /// The limit.
-        limit: u64,
-    },
-    /// Examining it takes more than one file may take of the agent.
-    #[error("examining it takes more {resource} than one file may take of the agent")]
-    TooMuch {
-        /// Memory or time.
-        resource: &'static str,
-    },
-    /// The file could not be read.
-    #[error("reading it failed: {message}")]
-    Io {
-        /// The system's message.
-        message: String,
-    },
-}
-
-impl ElfError {
-    /// An error of reading a part of the file.
-    pub(super) fn from_io(error: io::Error) -> ElfError {
-        if error.kind() == io::ErrorKind::UnexpectedEof {
-            return malformed("part", "is not inside the file, which was cut");
-        }
-        ElfError::Io { message: error.to_string() }
-    }
-
-    /// A part that is not inside the file.
-    pub(super) fn outside(offset: u64, size: u64) -> ElfError {
-        malformed("part", format!("({size} bytes at {offset:#x}) is not inside the file"))
-    }
-
-    /// The same error with the name of the part.
-    pub(super) fn of(self, name: &str) -> ElfError {
-        match self {
-            ElfError::Malformed { part, reason } if part == "part" => malformed(name, reason),
-            other => other,
-        }
-    }
-}
-
-/// A part that is not as it should be.
-pub(super) fn malformed(part: &str, reason: impl ToString) -> ElfError {
-    ElfError::Malformed { part: part.to_string(), reason: reason.to_string() }
-}
 
 /// One `PT_LOAD` segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ mod creation;
 pub mod database;
 mod debug_file;
 pub mod elf;
+mod elf_error;
 pub mod error;
 pub mod facts;
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //! Each number that a file gives is compared with a limit before it is followed. What the headers are for is the
 //! business of `elf`.
 
-use super::elf::{ElfError, LoadSegment, Section, Symbol, TlsSegment, malformed};
+use super::elf::{LoadSegment, Section, Symbol, TlsSegment};
+use super::elf_error::{ElfError, malformed};
 use super::source::Source;
 use object::elf;
 

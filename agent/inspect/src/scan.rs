@@ -1,6 +1,6 @@
 //! Searching parts of a file, a chunk at a time, so that no file is ever in memory as a whole.
 
-use super::elf::ElfError;
+use super::elf_error::ElfError;
 use super::source::Source;
 use memchr::memmem::Finder;
 

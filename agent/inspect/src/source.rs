@@ -5,7 +5,7 @@
 //! and work, which is bytes that are read, entries and hits that are looked at, and instructions that are followed. Work
 //! and not time: a file is examined on a busy machine or not at all as it is on an idle one.
 
-use super::elf::ElfError;
+use super::elf_error::ElfError;
 use object::{ReadCache, ReadRef};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
