@@ -1,7 +1,17 @@
 //! What can go wrong with probes, each with what to do about it.
 
-use super::loader::LoaderError;
 use thiserror::Error;
+
+/// What a loader said.
+#[derive(Debug, Error)]
+pub enum LoaderError {
+    /// libbpf.
+    #[error(transparent)]
+    Libbpf(#[from] libbpf_rs::Error),
+    /// aya, with all causes in one line.
+    #[error("{0}")]
+    Aya(String),
+}
 
 /// A failure to load, attach or read BPF programs.
 #[derive(Debug, Error)]

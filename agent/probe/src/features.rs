@@ -4,8 +4,8 @@
 //! acted on; the reasons are for people.
 
 use super::ProbeError;
+use super::error::LoaderError;
 use super::libbpf_log::quietly;
-use super::loader::LoaderError;
 use super::object::{BpfObject, want_programs};
 use super::raw_link::{ask_for_uprobe_link, binding_is_read};
 use libbpf_rs::{ErrorKind, MapHandle, MapType, Object, ProgramAttachType, ProgramMut, libbpf_sys};

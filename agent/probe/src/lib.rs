@@ -34,11 +34,11 @@ mod window;
 
 pub use account::ThreadKey;
 pub use credit::Credit;
-pub use error::ProbeError;
+pub use error::{LoaderError, ProbeError};
 pub use events::{ProcessChange, ProcessEvent, ProcessEvents};
 pub use features::{Answer, KernelFeatures};
 pub use libbpf_log::forward_libbpf_messages;
-pub use loader::{Loader, LoaderError};
+pub use loader::Loader;
 pub use mechanism::Mechanism;
 pub use operation::Operation;
 pub use recipe::Thresholds;

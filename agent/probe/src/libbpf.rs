@@ -1,6 +1,7 @@
 //! libbpf as a loader: every mechanism, and task iterators bound to one process.
 
-use super::loader::{Attachment, Loaded, LoaderError, Passes, Ring, Table, Take, UprobePoint, Uprobes};
+use super::error::LoaderError;
+use super::loader::{Attachment, Loaded, Passes, Ring, Table, Take, UprobePoint, Uprobes};
 use super::object::{BpfObject, want_programs};
 use super::raw_link::attach_to_process;
 use super::{Mechanism, ProbeError};

@@ -10,7 +10,6 @@ use serde::Serialize;
 use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
-use thiserror::Error;
 
 /// Who loads the programs, attaches them and reads their maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
@@ -77,17 +76,6 @@ impl Loader {
             Loader::Aya => "aya",
         }
     }
-}
-
-/// What a loader said.
-#[derive(Debug, Error)]
-pub enum LoaderError {
-    /// libbpf.
-    #[error(transparent)]
-    Libbpf(#[from] libbpf_rs::Error),
-    /// aya, with all causes in one line.
-    #[error("{0}")]
-    Aya(String),
 }
 
 /// An object whose programs are in the kernel. With it everything goes. Threads share it: what may block on one

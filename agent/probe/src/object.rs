@@ -1,7 +1,7 @@
 //! The compiled BPF objects, built into the agent, and what is in them by name.
 
 use super::ProbeError;
-use super::loader::LoaderError;
+use super::error::LoaderError;
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, OpenObject, ProgramMut};
 use std::io;
 

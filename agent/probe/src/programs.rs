@@ -6,8 +6,9 @@ use super::abi::{
     Record, sexton_file, sexton_file_id, sexton_iterator_id, sexton_learnt, sexton_operation, sexton_process,
     sexton_recipe, sexton_spending, sexton_thread, sexton_thread_id, sexton_totals,
 };
+use super::error::LoaderError;
 use super::haste::Haste;
-use super::loader::{Attachment, Loaded, Loader, LoaderError, Ring, Table, UprobePoint, Uprobes};
+use super::loader::{Attachment, Loaded, Loader, Ring, Table, UprobePoint, Uprobes};
 use super::object::BpfObject;
 use super::site::{PlacedSite, Site};
 use super::{Mechanism, ProbeError, Slot};

@@ -8,7 +8,8 @@ use super::abi::{
     sexton_process, sexton_recipe, sexton_thread_reading,
 };
 use super::account::{Account, ThreadKey};
-use super::loader::{Attachment, Loaded, Loader, LoaderError, Passes, Ring, Table};
+use super::error::LoaderError;
+use super::loader::{Attachment, Loaded, Loader, Passes, Ring, Table};
 use super::object::BpfObject;
 use super::recipe::{Thresholds, recipe};
 use super::{Answer, Credit, KernelFeatures, ProbeError, Slot};

@@ -10,7 +10,8 @@ mod object_tests;
 mod table;
 
 use super::ProbeError;
-use super::loader::{Attachment, Loaded, LoaderError, Passes, Ring, Table, Take, UprobePoint, Uprobes};
+use super::error::LoaderError;
+use super::loader::{Attachment, Loaded, Passes, Ring, Table, Take, UprobePoint, Uprobes};
 use super::object::BpfObject;
 use aya::maps::{MapData, RingBuf};
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeLink, UProbeScope};

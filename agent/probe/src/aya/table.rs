@@ -6,7 +6,8 @@ use crate::abi::{
     sexton_file, sexton_file_id, sexton_identity, sexton_iterator_id, sexton_learnt, sexton_operation,
     sexton_process, sexton_recipe, sexton_spending, sexton_thread, sexton_thread_id, sexton_totals,
 };
-use crate::loader::{LoaderError, Table};
+use crate::error::LoaderError;
+use crate::loader::Table;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use std::sync::{Arc, Mutex};
 
