@@ -4,6 +4,7 @@
 //! knows perf uprobes. Both read the same objects; a test holds what they count against each other. What
 //! the numbers in the maps mean is known neither here nor there.
 
+use super::error::LoaderError;
 use super::object::BpfObject;
 use super::{KernelFeatures, Mechanism, ProbeError, aya, libbpf};
 use serde::Serialize;
