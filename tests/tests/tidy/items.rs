@@ -17,7 +17,7 @@ const MODIFIERS: [&str; 6] = ["crate", "super", "in", "const", "async", "unsafe"
 fn public_item(line: &str) -> Option<&str> {
     let mut words = words(line.trim_start().strip_prefix("pub")?).peekable();
     while words
-        .next_if(|word| MODIFIERS.contains(word) && !(*word == "const" && !line.contains(" fn ")))
+        .next_if(|word| MODIFIERS.contains(word) && (*word != "const" || line.contains(" fn ")))
         .is_some()
     {}
     let kind = words.next()?;
