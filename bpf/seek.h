@@ -763,9 +763,9 @@ new_iterator(struct pt_regs *registers, struct event *event)
 
 	identity.database = registers->di;
 	identity.column_family_handle = registers->dx;
-	/* ColumnFamilyHandleImpl: the vtable pointer, then cfd_. */
 	if (bpf_probe_read_user(&identity.column_family_data, sizeof(__u64),
-				(const void *)(identity.column_family_handle + 8))) {
+				(const void *)(identity.column_family_handle +
+					       SEXTON_COLUMN_FAMILY_HANDLE_DATA))) {
 		ADD(event->totals->read_failures, 1);
 		return RETURN_UNWANTED;
 	}

@@ -17,6 +17,9 @@
 /* Threads of the agent that read a target's totals at the same time, those among them that wait for ever. */
 #define SEXTON_PASSES_MAX 1024
 
+/* Where ColumnFamilyHandleImpl has its ColumnFamilyData*. The crate sexton-rocksdb-layout says so; abi.rs compares. */
+#define SEXTON_COLUMN_FAMILY_HANDLE_DATA 8
+
 /* RocksDB copies of one process that are watched. Two were seen in the wild; each costs every ending
  * thread of the process a lookup. */
 #define SEXTON_SLOTS_PER_PROCESS_MAX 4

@@ -4,6 +4,7 @@ use super::error::ExecuteError;
 use super::properties::Properties;
 use sexton_hook_protocol::{ColumnFamilyLoad, ColumnFamilyPointers};
 use sexton_inspect::facts::ProcessId;
+pub use sexton_inspect::identity::HandlePointers;
 use sexton_tuner::cost::Bottommost;
 use sexton_tuner::range::KeyRange;
 use std::path::PathBuf;
@@ -131,29 +132,6 @@ pub struct Progress {
     pub loads: Vec<ColumnFamilyLoad>,
     /// When it is to be polled the next time.
     pub poll_again_in: Duration,
-}
-
-/// Addresses inside the target that probes saw; nobody follows them without checks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct HandlePointers {
-    /// `rocksdb::DBImpl*`.
-    pub database: u64,
-    /// `rocksdb::ColumnFamilyHandleImpl*`.
-    pub column_family_handle: u64,
-    /// Id of the column family.
-    pub column_family_id: u32,
-}
-
-impl HandlePointers {
-    /// The same for the hook, which compares what it finds there with the column family's name and id.
-    pub fn of(self, column_family: &str) -> ColumnFamilyPointers {
-        ColumnFamilyPointers {
-            database: self.database,
-            handle: self.column_family_handle,
-            name: column_family.to_owned(),
-            id: self.column_family_id,
-        }
-    }
 }
 
 /// How a job ended that did not fail.

@@ -1,6 +1,7 @@
 //! Reading this process' own memory without trusting an address: an unmapped one gives an error, not a
 //! fault.
 
+use sexton_rocksdb_layout::std_string;
 use std::ffi::c_void;
 
 /// Addresses of user space on x86-64 and arm64 with four-level page tables end below this.
@@ -42,10 +43,9 @@ pub fn cpp_string(address: u64, bytes_max: usize) -> Option<Vec<u8>> {
 
 /// Since GCC 5: pointer, length, and sixteen bytes that hold short strings.
 fn cxx11_string(address: u64, bytes_max: usize) -> Option<Vec<u8>> {
-    const INLINE_BYTES_MAX: u64 = 15;
     let [data, length] = words::<2>(address)?;
-    let is_inline = data == address.checked_add(16)?;
-    if is_inline && length > INLINE_BYTES_MAX {
+    let is_inline = data == address.checked_add(std_string::ROOM)?;
+    if is_inline && length > std_string::ROOM_BYTES_MAX {
         return None;
     }
     characters(data, length, bytes_max)
@@ -54,13 +54,12 @@ fn cxx11_string(address: u64, bytes_max: usize) -> Option<Vec<u8>> {
 /// `_GLIBCXX_USE_CXX11_ABI=0`: a pointer to the characters, with length, capacity and a count of
 /// references in front of them.
 fn copy_on_write_string(address: u64, bytes_max: usize) -> Option<Vec<u8>> {
-    const HEADER_BYTES: u64 = 24;
     /// More owners than any string has; the shared empty string counts none.
     const OWNERS_MAX: u64 = 1 << 20;
     let [data] = words::<1>(address)?;
-    let [length, capacity, owners] = words::<3>(data.checked_sub(HEADER_BYTES)?)?;
+    let [length, capacity, owners] = words::<3>(data.checked_sub(std_string::COUNTS_BYTES)?)?;
     let owners = owners & u64::from(u32::MAX);
-    let is_own_buffer = Some(data) == address.checked_add(16);
+    let is_own_buffer = Some(data) == address.checked_add(std_string::ROOM);
     if is_own_buffer || length > capacity || (owners > OWNERS_MAX && owners != u64::from(u32::MAX)) {
         return None;
     }

@@ -13,15 +13,13 @@ use crate::guard::{Ended, GUARD};
 use crate::panics::Scope;
 use crate::rocksdb::{Database, RocksDb};
 use crate::{log, maps, memory};
+use sexton_rocksdb_layout::virtual_table;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Words of a virtual table that are looked through; `DBImpl`'s has some 200 functions.
 const SLOTS_MAX: u64 = 512;
-
-/// A virtual table begins with offset-to-top and type information.
-const TABLE_HEADER_BYTES: u64 = 16;
 
 /// `rocksdb::Status::kAborted`, the first byte of a `Status`. `DB::Close` keeps it for what can be tried again:
 /// the database has snapshots and was not closed.
@@ -131,7 +129,7 @@ fn find(rocksdb: &RocksDb) -> Result<Vec<Slot>, String> {
 
 /// Address of the word of `table` that holds `function`.
 fn slot_of(table: u64, function: u64) -> Option<u64> {
-    let first = table.checked_add(TABLE_HEADER_BYTES)?;
+    let first = table.checked_add(virtual_table::HEADER_BYTES)?;
     let slots = (0..SLOTS_MAX).map_while(|index| first.checked_add(8 * index));
     let read = slots.map_while(|address| memory::words::<1>(address).map(|[word]| (address, word)));
     read.into_iter().find(|(_, word)| *word == function).map(|(address, _)| address)
@@ -300,7 +298,7 @@ mod tests {
     #[test]
     fn a_word_of_a_read_only_table_is_found_changed_and_put_back() {
         let first = (&raw const TABLE) as u64;
-        let slot = slot_of(first - TABLE_HEADER_BYTES, one as *const () as u64).unwrap();
+        let slot = slot_of(first - virtual_table::HEADER_BYTES, one as *const () as u64).unwrap();
         assert_eq!(slot, first + 16);
         assert!(!maps::at(&maps::own(), slot).unwrap().writable);
         let call = |index: usize| std::hint::black_box(&TABLE)[index]();

@@ -1,26 +1,19 @@
 //! Whether the agent's pointers are what they are said to be, without following one blindly.
 //!
-//! What is relied upon holds in RocksDB 5.x to 11.12 as built by g++ or clang with libstdc++ (of either
-//! `std::string` layout):
-//! `ColumnFamilyHandleImpl` is virtual table, `ColumnFamilyData* cfd_`, `DBImpl* db_`;
-//! `ColumnFamilyData` begins with `uint32_t id_` and `std::string name_`; `DBImpl` begins with its virtual
-//! table and, as long as anyone can remember, `std::string dbname_` (only shown, never relied upon).
+//! Where things stand in RocksDB's objects is said by `sexton-rocksdb-layout`. A database's own name is only shown, never
+//! relied upon.
 
 use crate::rocksdb::RocksDb;
 use crate::{maps, memory};
 use sexton_hook_protocol::{COLUMN_FAMILY_NAME_BYTES_MAX, ColumnFamilyPointers};
+use sexton_rocksdb_layout::{column_family_data, column_family_handle, database, virtual_table};
 
-/// An object's virtual table pointer points behind the offset-to-top and the type information.
-const VTABLE_HEADER_BYTES: u64 = 16;
+// A handle is read in one go, and its id with the word it stands in.
+const _: () = assert!(column_family_handle::DATA == 8 && column_family_handle::DATABASE == 16);
+const _: () = assert!(column_family_data::ID == 0);
 
 /// Slots of a virtual table that are looked at where its symbol is hidden.
 const VTABLE_SLOTS_CHECKED: usize = 4;
-
-/// `ColumnFamilyData::name_`.
-const NAME_OFFSET: u64 = 8;
-
-/// `DBImpl::dbname_`.
-const DIRECTORY_OFFSET: u64 = 8;
 
 /// Bytes of a database's directory, `PATH_MAX`.
 const DIRECTORY_BYTES_MAX: usize = 4096;
@@ -76,7 +69,7 @@ impl Checker {
         let [first] = memory::words::<1>(address)
             .ok_or_else(|| format!("{what} {address:#x} is not readable memory"))?;
         match vtable {
-            Some(vtable) if first == vtable.wrapping_add(VTABLE_HEADER_BYTES) => Ok(first),
+            Some(vtable) if first == vtable.wrapping_add(virtual_table::HEADER_BYTES) => Ok(first),
             Some(_) => Err(format!(
                 "{what} {address:#x} is no {class}: its first word {first:#x} is not that class' virtual table"
             )),
@@ -121,7 +114,7 @@ fn check_column_family(data: u64, pointers: &ColumnFamilyPointers) -> Result<(),
     if id != pointers.id {
         return Err(format!("the column family at the handle has id {id}, not {}", pointers.id));
     }
-    let name = memory::cpp_string(data.wrapping_add(NAME_OFFSET), COLUMN_FAMILY_NAME_BYTES_MAX)
+    let name = memory::cpp_string(data.wrapping_add(column_family_data::NAME), COLUMN_FAMILY_NAME_BYTES_MAX)
         .ok_or("the column family's name is not readable as a std::string of libstdc++")?;
     if name != pointers.name.as_bytes() {
         return Err(format!(
@@ -137,14 +130,14 @@ fn check_column_family(data: u64, pointers: &ColumnFamilyPointers) -> Result<(),
 pub fn describe(handle: u64) -> Option<ColumnFamilyPointers> {
     let [_, data, database] = memory::words::<3>(handle)?;
     let [first] = memory::words::<1>(data)?;
-    let name = memory::cpp_string(data.checked_add(NAME_OFFSET)?, COLUMN_FAMILY_NAME_BYTES_MAX)?;
+    let name = memory::cpp_string(data.checked_add(column_family_data::NAME)?, COLUMN_FAMILY_NAME_BYTES_MAX)?;
     let id = u32::try_from(first & u64::from(u32::MAX)).ok()?;
     Some(ColumnFamilyPointers { database, handle, name: String::from_utf8(name).ok()?, id })
 }
 
 /// Directory of a database that passed the checks; `None` where the string there is no absolute path.
 pub fn directory(database: u64) -> Option<String> {
-    let bytes = memory::cpp_string(database.checked_add(DIRECTORY_OFFSET)?, DIRECTORY_BYTES_MAX)?;
+    let bytes = memory::cpp_string(database.checked_add(database::NAME)?, DIRECTORY_BYTES_MAX)?;
     let text = String::from_utf8(bytes).ok()?;
     (text.starts_with('/') && !text.contains(char::is_control)).then_some(text)
 }

@@ -1,64 +1,25 @@
-//! Where the counters stand inside `rocksdb::PerfContext`, by version, and whether a reading can be one.
+//! Which of the known layouts of `rocksdb::PerfContext` a target has, and whether a reading can be one.
 //!
 //! Reading them is the business of `probe`; what they mean that of `sexton-tuner`.
 
 use super::facts::{PerfContextLayout, Version};
+use sexton_rocksdb_layout::perf_context::{
+    BLOCK_CACHE_HIT_COUNT, BLOCK_READ_BYTE, BLOCK_READ_COUNT, DELETES_BEHIND_KEYS, RUNS, Run,
+};
 use sexton_tuner::evidence::Counters;
 
-/// One run of versions in which the members up to `internal_delete_skipped_count` did not move.
-struct Row {
-    /// First and last version of the run, `(major, minor)`.
-    first: (u32, u32),
-    last: (u32, u32),
-    /// Offset of `internal_key_skipped_count`; `internal_delete_skipped_count` follows it.
-    internal_key_skipped_count: u32,
-    /// `sizeof(PerfContext)` in these versions: members were also added behind. 8 bytes a counter, and
-    /// since 5.18 a pointer and a `bool` behind them (16 bytes).
-    sizes_bytes: &'static [u64],
+fn name(run: &Run) -> String {
+    span(run, run)
 }
 
-/// `block_cache_hit_count`, `block_read_count` and `block_read_byte` have never moved.
-const BLOCK_CACHE_HIT_COUNT: u32 = 8;
-const BLOCK_READ_COUNT: u32 = 16;
-const BLOCK_READ_BYTE: u32 = 24;
-
-/// Counted in `include/rocksdb/perf_context.h` of every release. 11.12 is what crate
-/// `rust-librocksdb-sys` 0.49 bundles: 120 members, of which `internal_key_skipped_count` is the 36th.
-/// Members were only ever inserted, so that no two runs share a size.
-const ROWS: &[Row] = &[
-    row((5, 8), (5, 18), 80, &[528, 544, 560, 576]),
-    row((6, 0), (6, 23), 120, &[624, 648, 664]),
-    row((6, 24), (7, 4), 128, &[672, 680]),
-    row((7, 5), (7, 6), 176, &[728]),
-    row((7, 7), (8, 0), 224, &[784]),
-    row((8, 1), (8, 1), 224, &[792]),
-    row((8, 2), (9, 0), 232, &[824]),
-    row((9, 1), (11, 0), 264, &[856, 872]),
-    row((11, 1), (11, 3), 272, &[920]),
-    row((11, 4), (11, 12), 280, &[928, 976]),
-];
-
-const fn row(first: (u32, u32), last: (u32, u32), offset: u32, sizes_bytes: &'static [u64]) -> Row {
-    Row { first, last, internal_key_skipped_count: offset, sizes_bytes }
+/// The versions from one run to another.
+fn span(oldest: &Run, newest: &Run) -> String {
+    let ((a, b), (c, d)) = (oldest.first, newest.last);
+    if oldest.first == newest.last { format!("{a}.{b}") } else { format!("{a}.{b}-{c}.{d}") }
 }
 
-impl Row {
-    fn name(&self) -> String {
-        Row::span(self, self)
-    }
-
-    /// The versions from one row to another.
-    fn span(oldest: &Row, newest: &Row) -> String {
-        let ((a, b), (c, d)) = (oldest.first, newest.last);
-        if oldest.first == newest.last { format!("{a}.{b}") } else { format!("{a}.{b}-{c}.{d}") }
-    }
-
-    fn layout(&self, size_bytes: Option<u64>) -> PerfContextLayout {
-        PerfContextLayout {
-            versions: self.name(),
-            ..of_skip_offset(self.internal_key_skipped_count, size_bytes)
-        }
-    }
+fn layout(run: &Run, size_bytes: Option<u64>) -> PerfContextLayout {
+    PerfContextLayout { versions: name(run), ..of_skip_offset(run.internal_key_skipped_count, size_bytes) }
 }
 
 /// Why no layout could be chosen.
@@ -116,31 +77,31 @@ pub enum LayoutError {
 pub fn choose(version: Option<&Version>, size_bytes: Option<u64>) -> Result<PerfContextLayout, LayoutError> {
     let by_version = version.and_then(|version| {
         let wanted = (version.major, version.minor);
-        ROWS.iter().find(|row| row.first <= wanted && wanted <= row.last)
+        RUNS.iter().find(|row| row.first <= wanted && wanted <= row.last)
     });
-    let by_size = size_bytes.and_then(|size| ROWS.iter().find(|row| row.sizes_bytes.contains(&size)));
+    let by_size = size_bytes.and_then(|size| RUNS.iter().find(|row| row.sizes_bytes.contains(&size)));
     match (version, by_version, size_bytes, by_size) {
-        (_, Some(row), None, _) => Ok(row.layout(None)),
+        (_, Some(row), None, _) => Ok(layout(row, None)),
         (Some(version), Some(row), Some(size), Some(other)) => {
             if row.internal_key_skipped_count == other.internal_key_skipped_count {
-                return Ok(other.layout(size_bytes));
+                return Ok(layout(other, size_bytes));
             }
             Err(LayoutError::Contradiction {
                 major: version.major,
                 minor: version.minor,
                 source_of_version: version.source.clone(),
                 size_bytes: size,
-                versions_of_size: other.name(),
+                versions_of_size: name(other),
             })
         }
         (Some(version), None, _, Some(row)) => {
             // An older version cannot have a newer one's size; a newer one may have kept it.
             if (version.major, version.minor) > row.last && is_newest(row) {
-                return Ok(row.layout(size_bytes));
+                return Ok(layout(row, size_bytes));
             }
             Err(unknown_version(version))
         }
-        (None, _, Some(_), Some(row)) => Ok(row.layout(size_bytes)),
+        (None, _, Some(_), Some(row)) => Ok(layout(row, size_bytes)),
         (_, _, Some(size), None) => {
             Err(LayoutError::UnknownSize { size_bytes: size, known: known_versions() })
         }
@@ -149,8 +110,8 @@ pub fn choose(version: Option<&Version>, size_bytes: Option<u64>) -> Result<Perf
     }
 }
 
-fn is_newest(row: &Row) -> bool {
-    ROWS.last().is_some_and(|newest| newest.last == row.last)
+fn is_newest(row: &Run) -> bool {
+    RUNS.last().is_some_and(|newest| newest.last == row.last)
 }
 
 fn unknown_version(version: &Version) -> LayoutError {
@@ -163,7 +124,7 @@ fn unknown_version(version: &Version) -> LayoutError {
 }
 
 fn known_versions() -> String {
-    match (ROWS.first(), ROWS.last()) {
+    match (RUNS.first(), RUNS.last()) {
         (Some(oldest), Some(newest)) => {
             format!("{}.{}-{}.{}", oldest.first.0, oldest.first.1, newest.last.0, newest.last.1)
         }
@@ -173,7 +134,7 @@ fn known_versions() -> String {
 
 /// The offsets that `internal_key_skipped_count` has had.
 pub fn known_skip_offsets() -> Vec<u32> {
-    let mut offsets: Vec<u32> = ROWS.iter().map(|row| row.internal_key_skipped_count).collect();
+    let mut offsets: Vec<u32> = RUNS.iter().map(|row| row.internal_key_skipped_count).collect();
     offsets.dedup();
     offsets
 }
@@ -181,9 +142,9 @@ pub fn known_skip_offsets() -> Vec<u32> {
 /// Chooses the layout by the offset of `internal_key_skipped_count`, which was read in the code, or told by
 /// the library itself.
 pub fn of_skip_offset(internal_key_skipped_count: u32, size_bytes: Option<u64>) -> PerfContextLayout {
-    let mut rows = ROWS.iter().filter(|row| row.internal_key_skipped_count == internal_key_skipped_count);
+    let mut rows = RUNS.iter().filter(|row| row.internal_key_skipped_count == internal_key_skipped_count);
     let versions = match (rows.next(), rows.next_back()) {
-        (Some(first), last) => Row::span(first, last.unwrap_or(first)),
+        (Some(first), last) => span(first, last.unwrap_or(first)),
         (None, _) => "no released version".to_owned(),
     };
     PerfContextLayout {
@@ -191,7 +152,7 @@ pub fn of_skip_offset(internal_key_skipped_count: u32, size_bytes: Option<u64>) 
         block_read_count: BLOCK_READ_COUNT,
         block_read_byte: BLOCK_READ_BYTE,
         internal_key_skipped_count,
-        internal_delete_skipped_count: internal_key_skipped_count + 8,
+        internal_delete_skipped_count: internal_key_skipped_count + DELETES_BEHIND_KEYS,
         size_bytes,
         versions,
     }
@@ -200,8 +161,8 @@ pub fn of_skip_offset(internal_key_skipped_count: u32, size_bytes: Option<u64>) 
 /// The lowest version a row stands for, for a target of which only the struct's size is known.
 pub fn oldest_version_of(layout: &PerfContextLayout) -> Option<(u32, u32)> {
     let offset = layout.internal_key_skipped_count;
-    let row = ROWS.iter().find(|row| row.name() == layout.versions);
-    row.or_else(|| ROWS.iter().find(|row| row.internal_key_skipped_count == offset)).map(|row| row.first)
+    let row = RUNS.iter().find(|row| name(row) == layout.versions);
+    row.or_else(|| RUNS.iter().find(|row| row.internal_key_skipped_count == offset)).map(|row| row.first)
 }
 
 /// Counts of one thread stay below this: a thread that does nothing but skip keys reaches 2^46 after
@@ -302,10 +263,10 @@ mod tests {
 
     #[test]
     fn rows_are_in_order_and_share_no_size() {
-        let sizes: Vec<u64> = ROWS.iter().flat_map(|row| row.sizes_bytes).copied().collect();
+        let sizes: Vec<u64> = RUNS.iter().flat_map(|row| row.sizes_bytes).copied().collect();
         assert!(sizes.windows(2).all(|pair| pair[0] < pair[1]));
-        assert!(ROWS.windows(2).all(|pair| pair[0].last < pair[1].first));
-        assert!(ROWS.windows(2).all(|p| p[0].internal_key_skipped_count <= p[1].internal_key_skipped_count));
+        assert!(RUNS.windows(2).all(|pair| pair[0].last < pair[1].first));
+        assert!(RUNS.windows(2).all(|p| p[0].internal_key_skipped_count <= p[1].internal_key_skipped_count));
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod facts;
 #[cfg(test)]
 mod fuzz;
 mod gaps;
+pub mod identity;
 pub mod inspect;
 pub mod layout;
 mod learn;

@@ -4,6 +4,7 @@
 //! there is untrusted: it may change under the read and may be no string at
 //! all, so lengths are bounded and strings are checked before they are believed.
 
+use sexton_rocksdb_layout::std_string;
 use std::io;
 
 /// Bytes that one call reads at most: more than any name or counter block needs.
@@ -155,9 +156,9 @@ fn read_cxx11_string(pid: u32, address: u64, length_max: usize) -> Result<Vec<u8
     else {
         return Err(not_a_string);
     };
-    let is_local = address.checked_add(16) == Some(data);
+    let is_local = address.checked_add(std_string::ROOM) == Some(data);
     let fits =
-        if is_local { size <= 15 } else { capacity > 15 && size <= capacity && capacity < USER_ADDRESS_END };
+        if is_local { size <= std_string::ROOM_BYTES_MAX } else { capacity > std_string::ROOM_BYTES_MAX && size <= capacity && capacity < USER_ADDRESS_END };
     if !fits || !is_user_address(data) {
         return Err(not_a_string);
     }
@@ -168,7 +169,7 @@ fn read_cxx11_string(pid: u32, address: u64, length_max: usize) -> Result<Vec<u8
 fn read_counted_string(pid: u32, address: u64, length_max: usize) -> Result<Vec<u8>, MemoryError> {
     let not_a_string = || MemoryError::NotAString { pid, address };
     let data = read_u64(pid, address)?;
-    let head_address = data.checked_sub(24).filter(|_| is_user_address(data)).ok_or_else(not_a_string)?;
+    let head_address = data.checked_sub(std_string::COUNTS_BYTES).filter(|_| is_user_address(data)).ok_or_else(not_a_string)?;
     let head = read(pid, head_address, 24).map_err(|error| match error {
         MemoryError::Unmapped { .. } => not_a_string(),
         other => other,

@@ -5,6 +5,7 @@
 //! are in relocations or, where the linker could fill them in, in the data itself. What the functions are
 //! for is the business of `symbols`, telling one class from another by its code that of `learn`.
 
+use sexton_rocksdb_layout::virtual_table;
 use super::elf::{ElfError, ElfHeaders, WordRelocations};
 use super::scan;
 use super::source::Source;
@@ -107,7 +108,10 @@ pub fn without_rtti(
     }
     runs.retain(|run| run.slots.len() >= slots_min);
     runs.truncate(VTABLES_MAX);
-    let fronts: Vec<_> = runs.iter().map(|run| (run.address.saturating_sub(16), 16)).collect();
+    let fronts: Vec<_> = runs
+        .iter()
+        .map(|run| (run.address.saturating_sub(virtual_table::HEADER_BYTES), virtual_table::HEADER_BYTES))
+        .collect();
     let words = words.at(&fronts)?;
     let is_zero = |address: Option<u64>| address.and_then(|address| words.get(&address)) == Some(&0);
     runs.retain(|run| is_zero(run.address.checked_sub(8)) && is_zero(run.address.checked_sub(16)));

@@ -2,6 +2,7 @@
 //!
 //! No structure is written by hand a second time: they come from bindgen, with tests of their layout.
 
+use sexton_rocksdb_layout::column_family_handle;
 use sexton_tuner::evidence::{BlockFetches, Counters};
 
 #[allow(
@@ -19,6 +20,8 @@ mod generated {
 }
 
 pub use generated::*;
+
+const _: () = assert!(SEXTON_COLUMN_FAMILY_HANDLE_DATA as u64 == column_family_handle::DATA);
 
 /// Structures of `sexton.h`: plain integers, valid for any bytes, no padding that is read.
 ///

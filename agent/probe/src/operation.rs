@@ -3,6 +3,7 @@
 use super::abi::{
     SEXTON_KEY_BYTES_MAX, SEXTON_SEEK_FOR_PREV, SEXTON_SEEK_TO_FIRST, SEXTON_SEEK_TO_LAST, sexton_operation,
 };
+use sexton_inspect::identity::Addresses;
 use sexton_tuner::evidence::{Observation, SeekKind};
 use sexton_tuner::key::Key;
 
@@ -12,12 +13,8 @@ const AMBIGUOUS_SHARE: u64 = 10;
 /// A painful operation with the addresses that say whose it is.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// Address of the `DBImpl`; 0 when the iterator's creation was not seen.
-    pub database: u64,
-    /// Address of the `ColumnFamilyHandleImpl`; 0 when the creation was not seen.
-    pub column_family_handle: u64,
-    /// Address of the `ColumnFamilyData`; 0 when not known.
-    pub column_family_data: u64,
+    /// Database and handle are 0 when the iterator's creation was not seen.
+    pub addresses: Addresses,
     /// What was observed; its column family is still to be filled in from the addresses.
     pub observation: Observation,
 }
@@ -26,9 +23,11 @@ impl Operation {
     /// Reads a record.
     pub(super) fn from_record(raw: &sexton_operation) -> Operation {
         Operation {
-            database: raw.database,
-            column_family_handle: raw.column_family_handle,
-            column_family_data: raw.column_family_data,
+            addresses: Addresses {
+                database: raw.database,
+                column_family_handle: raw.column_family_handle,
+                column_family_data: raw.column_family_data,
+            },
             observation: Observation {
                 column_family: None,
                 kind: match raw.kind {

@@ -1,13 +1,13 @@
 //! `sexton observe`: one window on one process, and what it saw.
 
 use super::interrupt::Interrupt;
-use crate::engine::identity::{Identities, SstIdentity};
 use crate::failure::Failure;
 use crate::text::{json_shown, print_line, shown};
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use sexton_inspect::facts::Target;
+use sexton_inspect::identity::{Identities, SstIdentity};
 use sexton_inspect::inspect::Inspector;
 use sexton_inspect::process::is_alive;
 use sexton_probe::{
@@ -206,7 +206,7 @@ fn observations(target: &Target, result: &WindowResult, show_keys: bool) -> Vec<
     shown
         .map(|operation| {
             let seen = &operation.observation;
-            let (database, column_family) = identities.resolve(target, operation);
+            let (database, column_family) = identities.resolve(target, operation.addresses);
             Shown {
                 kind: seen.kind,
                 key: words(&seen.key),

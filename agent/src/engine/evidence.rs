@@ -109,10 +109,10 @@ fn learn_costs(watched: &mut Watched, observations: &BTreeMap<PathBuf, Vec<Obser
 fn by_database(watched: &mut Watched, operations: Vec<Operation>) -> BTreeMap<PathBuf, Vec<Observation>> {
     let Watched { target, identities, .. } = watched;
     let resolved = operations.into_iter().map(|operation| {
-        let (directory, column_family) = identities.resolve(target, &operation);
+        let (directory, column_family) = identities.resolve(target, operation.addresses);
         let home = match directory {
             Some(directory) => Home::Open(directory),
-            None => identities.unseen(target, &operation).map_or(Home::Unknown, Home::Unseen),
+            None => identities.unseen(target, operation.addresses).map_or(Home::Unknown, Home::Unseen),
         };
         (home, Observation { column_family, ..operation.observation })
     });

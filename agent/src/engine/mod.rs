@@ -12,7 +12,6 @@ mod error;
 mod evidence;
 mod follow;
 mod guards;
-pub(crate) mod identity;
 mod lineage;
 mod looks;
 mod perf_level;

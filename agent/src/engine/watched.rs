@@ -1,7 +1,6 @@
 //! One target being watched: what has been read of it so far.
 
 use super::guards::GuardLedger;
-use super::identity::Identities;
 use super::lineage::Checkpoints;
 use super::perf_level::PerfLevel;
 use super::price_check::PriceCheck;
@@ -10,6 +9,7 @@ use crate::snapshot::{CostView, FileView, GapView, HOT_FILES_MAX, TargetState, T
 use jiff::Timestamp;
 use sexton_execute::{ExecuteError, HookClient, SharedHook};
 use sexton_inspect::facts::{DatabaseDirectory, Gap, Target};
+use sexton_inspect::identity::Identities;
 use sexton_inspect::layout::check_invariants;
 use sexton_probe::{OpenWindow, SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
 use sexton_sst::{Order, PropertiesCache};

@@ -6,25 +6,12 @@
 //! outlives a window is which database a column family belongs to, and only for as long as both still answer
 //! to the same names.
 
-use sexton_execute::HandlePointers;
+use crate::facts::Target;
+use crate::memory;
 use sexton_hook_protocol::ColumnFamilyPointers;
-use sexton_inspect::facts::Target;
-use sexton_inspect::memory;
-use sexton_probe::Operation;
+use sexton_rocksdb_layout::{column_family_data, database, random_access_file_reader};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-
-/// Offset of `DBImpl::dbname_`, behind the vtable pointer.
-const DATABASE_NAME_OFFSET: u64 = 8;
-
-/// Offset of `ColumnFamilyData::id_`.
-const COLUMN_FAMILY_ID_OFFSET: u64 = 0;
-
-/// Offset of `ColumnFamilyData::name_`.
-const COLUMN_FAMILY_NAME_OFFSET: u64 = 8;
-
-/// Bytes of a `RandomAccessFileReader` that are searched for its name; since RocksDB 6.25 it stands at 104.
-const FILE_NAME_OFFSET_MAX: u64 = 192;
 
 /// No object lies below: the kernel maps nothing there.
 const ADDRESS_MIN: u64 = 0x1000;
@@ -46,6 +33,40 @@ const ADDRESSES_MAX: usize = 4096;
 
 /// Column families of a database that are asked what waits in them; some microseconds each.
 const LOADED_MAX: usize = 256;
+
+/// Where the objects of an operation are in the target's memory; 0 is not known. Nobody follows them without checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// `rocksdb::DBImpl*`.
+    pub database: u64,
+    /// `rocksdb::ColumnFamilyHandleImpl*`.
+    pub column_family_handle: u64,
+    /// `rocksdb::ColumnFamilyData*`.
+    pub column_family_data: u64,
+}
+
+/// The handle of a column family, where probes saw it in the target's memory; nobody follows it without checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HandlePointers {
+    /// `rocksdb::DBImpl*`.
+    pub database: u64,
+    /// `rocksdb::ColumnFamilyHandleImpl*`.
+    pub column_family_handle: u64,
+    /// Id of the column family.
+    pub column_family_id: u32,
+}
+
+impl HandlePointers {
+    /// The same for the hook, which compares what it finds there with the column family's name and id.
+    pub fn of(self, column_family: &str) -> ColumnFamilyPointers {
+        ColumnFamilyPointers {
+            database: self.database,
+            handle: self.column_family_handle,
+            name: column_family.to_owned(),
+            id: self.column_family_id,
+        }
+    }
+}
 
 /// A column family as its process knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,8 +124,8 @@ impl Identities {
 
     /// What the target calls the database of an operation, where it has no file open that shows such a directory: it
     /// has an Env of its own, or the directory was deleted under it. For showing: nothing is looked for under this name.
-    pub fn unseen(&mut self, target: &Target, operation: &Operation) -> Option<PathBuf> {
-        let address = operation.database;
+    pub fn unseen(&mut self, target: &Target, addresses: Addresses) -> Option<PathBuf> {
+        let address = addresses.database;
         if address == 0 || self.directory(target, address).is_some() {
             return None;
         }
@@ -112,18 +133,18 @@ impl Identities {
         self.unseen.entry(address).or_insert_with(read).clone()
     }
 
-    /// Learns from one operation; gives the directory and the column family as far as they are known.
-    pub fn resolve(&mut self, target: &Target, operation: &Operation) -> (Option<PathBuf>, Option<String>) {
+    /// Learns from one operation's addresses; gives the directory and the column family as far as they are known.
+    pub fn resolve(&mut self, target: &Target, addresses: Addresses) -> (Option<PathBuf>, Option<String>) {
         if self.column_families.len() + self.databases.len() + self.unseen.len() > ADDRESSES_MAX {
             let file_name_offset = self.file_name_offset;
             *self = Identities { file_name_offset, ..Identities::default() };
         }
-        let family = self.column_family(target, operation.column_family_data);
-        let mut directory = self.directory(target, operation.database);
+        let family = self.column_family(target, addresses.column_family_data);
+        let mut directory = self.directory(target, addresses.database);
         if let (Some(directory), Some(family)) = (&directory, &family) {
-            self.note(operation, directory, family);
+            self.note(addresses, directory, family);
         } else if let Some(family) = &family {
-            directory = self.home(target, operation.column_family_data, family);
+            directory = self.home(target, addresses.column_family_data, family);
         }
         (directory, family.map(|family| family.name))
     }
@@ -138,7 +159,7 @@ impl Identities {
     /// that has the name of an SST file of an open database.
     pub fn find_file(&mut self, target: &Target, fetcher: &[u64]) -> Option<u32> {
         for (at, address) in fetcher.iter().enumerate() {
-            for name_offset in (0..FILE_NAME_OFFSET_MAX).step_by(8) {
+            for name_offset in (0..random_access_file_reader::NAME_MAX).step_by(8) {
                 let place = address.checked_add(name_offset).filter(|_| *address >= ADDRESS_MIN);
                 if place.and_then(|place| named_file(target, place)).is_some() {
                     self.file_name_offset = Some(name_offset);
@@ -160,14 +181,14 @@ impl Identities {
         (address != 0).then(|| self.databases.entry(address).or_insert_with(read).clone()).flatten()
     }
 
-    fn note(&mut self, operation: &Operation, directory: &Path, family: &ColumnFamilyIdentity) {
+    fn note(&mut self, addresses: Addresses, directory: &Path, family: &ColumnFamilyIdentity) {
         let home =
-            Home { database: operation.database, directory: directory.to_owned(), family: family.clone() };
-        self.homes.insert(operation.column_family_data, home);
-        if operation.column_family_handle != 0 {
+            Home { database: addresses.database, directory: directory.to_owned(), family: family.clone() };
+        self.homes.insert(addresses.column_family_data, home);
+        if addresses.column_family_handle != 0 {
             let handles = HandlePointers {
-                database: operation.database,
-                column_family_handle: operation.column_family_handle,
+                database: addresses.database,
+                column_family_handle: addresses.column_family_handle,
                 column_family_id: family.id,
             };
             self.handles.insert((directory.to_owned(), family.name.clone()), handles);
@@ -213,8 +234,8 @@ impl Identities {
 }
 
 fn read_column_family(pid: u32, address: u64) -> Option<ColumnFamilyIdentity> {
-    let id = memory::read_u64(pid, address.checked_add(COLUMN_FAMILY_ID_OFFSET)?).ok()? & 0xffff_ffff;
-    let name_address = address.checked_add(COLUMN_FAMILY_NAME_OFFSET)?;
+    let id = memory::read_u64(pid, address.checked_add(column_family_data::ID)?).ok()? & 0xffff_ffff;
+    let name_address = address.checked_add(column_family_data::NAME)?;
     let name = memory::read_std_string(pid, name_address, COLUMN_FAMILY_NAME_BYTES_MAX).ok()?;
     let name = String::from_utf8(name).ok()?;
     let believable = !name.is_empty() && !name.chars().any(char::is_control) && id <= COLUMN_FAMILY_ID_MAX;
@@ -227,7 +248,7 @@ fn read_directory(target: &Target, address: u64) -> Option<PathBuf> {
 
 /// What a database calls itself: a name without control characters.
 fn read_name(pid: u32, address: u64) -> Option<PathBuf> {
-    let name_address = address.checked_add(DATABASE_NAME_OFFSET)?;
+    let name_address = address.checked_add(database::NAME)?;
     let name = memory::read_std_string(pid, name_address, DIRECTORY_BYTES_MAX).ok()?;
     believable_name(name)
 }
