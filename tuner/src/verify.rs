@@ -4,6 +4,7 @@
 //! as often. So what they lose now is judged at the pace they had before, where they are faster than that.
 
 use crate::rank::RangeAssessment;
+use crate::remedy::MEMTABLE_SHARE_MIN;
 use crate::words;
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +14,6 @@ const DELETIONS_LEFT_SHARE: f64 = 0.5;
 /// Where a snapshot is held, this share is enough to say that it keeps them: nothing else does, and how many of a file's
 /// deletions lie in a range is an estimate, off by a factor of two and more where the file is much wider.
 const DELETIONS_PINNED_SHARE: f64 = 0.25;
-
-/// From this share of a range's tombstones in memtables on, they are what readers step over.
-const MEMTABLE_SHARE: f64 = 0.5;
 
 /// Painful operations that the windows after an action must have been long enough to meet, had nothing changed: that
 /// they met none by chance then comes about once in twenty times.
@@ -204,7 +202,7 @@ impl Now {
 
     fn is_in_memtables(&self) -> bool {
         self.memtable_tombstones_per_second > 0.0
-            && self.memtable_tombstones_per_second >= self.tombstones_per_second * MEMTABLE_SHARE
+            && self.memtable_tombstones_per_second >= self.tombstones_per_second * MEMTABLE_SHARE_MIN
     }
 }
 

@@ -11,6 +11,7 @@ use crate::access::{Access, Failure, enter};
 use crate::log;
 use crate::rocksdb::{CompactOptions, Database, Failed, RocksDb};
 use crate::{limit, thread};
+use sexton_hook_protocol::limits::{CANCEL_WAIT_MAX, STOP_WAIT_MAX};
 use sexton_hook_protocol::{
     ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished, KeyBytes, Response,
 };
@@ -18,13 +19,6 @@ use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// How long a cancelled compaction is waited for before the agent is told that it still runs. Nearly all end within
-/// milliseconds; meanwhile nobody else is answered.
-const CANCEL_WAIT_MAX: Duration = Duration::from_secs(2);
-
-/// The same before the hook is told to go: whoever asks for that has nothing else to ask.
-const STOP_WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// Finished jobs whose outcome is kept for an agent that lost its connection meanwhile.
 const OUTCOMES_KEPT_MAX: usize = 8;

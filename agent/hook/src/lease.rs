@@ -1,11 +1,7 @@
 //! Which agent acts on this target: one at a time, until it has ended or fallen silent.
 
-use std::time::{Duration, Instant};
-
-/// How long an agent that acts may be silent before it counts as gone. It asks after a running compaction twenty
-/// times a second, and after options that it has changed every few seconds. One that has ended in our sight is gone
-/// at once.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
+use sexton_hook_protocol::limits::LEASE_SILENCE_MAX;
+use std::time::Instant;
 
 /// An agent at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +49,8 @@ impl Lease {
 
     /// Whether nobody acts any more: the one that did has ended, or has been silent for too long.
     pub fn is_over(&self) -> bool {
-        self.holder.is_none_or(|(holder, seen)| seen.elapsed() >= SILENCE_MAX || !is_alive(holder.process))
+        self.holder
+            .is_none_or(|(holder, seen)| seen.elapsed() >= LEASE_SILENCE_MAX || !is_alive(holder.process))
     }
 }
 
@@ -101,7 +98,7 @@ mod tests {
         lease.take(Some(Agent { process, ..agent(1) })).unwrap();
         assert!(lease.is_over());
         assert_eq!(lease.take(Some(agent(2))), Ok(()));
-        let long_ago = Instant::now().checked_sub(SILENCE_MAX).unwrap();
+        let long_ago = Instant::now().checked_sub(LEASE_SILENCE_MAX).unwrap();
         lease.holder = Some((agent(2), long_ago));
         assert!(lease.is_over());
         lease.seen(agent(2));

@@ -6,21 +6,15 @@ use crate::commands::{Answer, Hook};
 use crate::lease::Agent;
 use crate::socket::Peer;
 use crate::{log, pages};
+use sexton_hook_protocol::limits::{FRAME_TIME_MAX, IDLE_MAX};
 use sexton_hook_protocol::{ErrorKind, FrameError, PROTOCOL_VERSION, Request, Response, read, write};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// How long a client may be silent between requests before the next one gets its turn. The agent
-/// connects anew when it has something to ask.
-const IDLE_MAX: Duration = Duration::from_secs(60);
-
 /// How long a client that is silent keeps its turn while another one waits.
 const TURN_MIN: Duration = Duration::from_millis(200);
-
-/// How long one frame may take, in either direction.
-const FRAME_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What comes after a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

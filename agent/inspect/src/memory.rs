@@ -157,8 +157,11 @@ fn read_cxx11_string(pid: u32, address: u64, length_max: usize) -> Result<Vec<u8
         return Err(not_a_string);
     };
     let is_local = address.checked_add(std_string::ROOM) == Some(data);
-    let fits =
-        if is_local { size <= std_string::ROOM_BYTES_MAX } else { capacity > std_string::ROOM_BYTES_MAX && size <= capacity && capacity < USER_ADDRESS_END };
+    let fits = if is_local {
+        size <= std_string::ROOM_BYTES_MAX
+    } else {
+        capacity > std_string::ROOM_BYTES_MAX && size <= capacity && capacity < USER_ADDRESS_END
+    };
     if !fits || !is_user_address(data) {
         return Err(not_a_string);
     }
@@ -169,7 +172,10 @@ fn read_cxx11_string(pid: u32, address: u64, length_max: usize) -> Result<Vec<u8
 fn read_counted_string(pid: u32, address: u64, length_max: usize) -> Result<Vec<u8>, MemoryError> {
     let not_a_string = || MemoryError::NotAString { pid, address };
     let data = read_u64(pid, address)?;
-    let head_address = data.checked_sub(std_string::COUNTS_BYTES).filter(|_| is_user_address(data)).ok_or_else(not_a_string)?;
+    let head_address = data
+        .checked_sub(std_string::COUNTS_BYTES)
+        .filter(|_| is_user_address(data))
+        .ok_or_else(not_a_string)?;
     let head = read(pid, head_address, 24).map_err(|error| match error {
         MemoryError::Unmapped { .. } => not_a_string(),
         other => other,

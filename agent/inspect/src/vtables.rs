@@ -5,10 +5,10 @@
 //! are in relocations or, where the linker could fill them in, in the data itself. What the functions are
 //! for is the business of `symbols`, telling one class from another by its code that of `learn`.
 
-use sexton_rocksdb_layout::virtual_table;
 use super::elf::{ElfError, ElfHeaders, WordRelocations};
 use super::scan;
 use super::source::Source;
+use sexton_rocksdb_layout::virtual_table;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Places of one name that are looked into: it may also be the end of a longer one.

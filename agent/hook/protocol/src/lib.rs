@@ -18,6 +18,7 @@
 
 mod frame;
 mod key;
+pub mod limits;
 mod message;
 
 pub use frame::{FrameError, decode, encode, read, write};
