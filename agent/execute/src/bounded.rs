@@ -1,7 +1,7 @@
 //! Running a command with limits: time, output, an end to all it started, and no capability.
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use rustix::thread::{CapabilitySet, CapabilitySets};
+use rustix::thread::CapabilitySet;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -42,21 +42,6 @@ pub struct Run {
     pub duration: Duration,
     /// What it printed, standard output first, cut.
     pub output: String,
-}
-
-/// What the service manager or root gave the agent is not for the policy's commands: whatever they are tricked into, they
-/// may do what their user may do and no more. An `execve` by user 0 gives a process all of its bounding set, but never more
-/// than it had where it may gain nothing; and it has nothing.
-fn drop_capabilities() -> io::Result<()> {
-    rustix::thread::clear_ambient_capability_set()?;
-    rustix::thread::set_no_new_privs(true)?;
-    // Needs CAP_SETPCAP, which not every agent has; what stays in the bounding set cannot be gained.
-    for capability in CapabilitySet::all().iter() {
-        let _ = rustix::thread::remove_capability_from_bounding_set(capability);
-    }
-    let none = CapabilitySet::empty();
-    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
-    Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
 /// A command that runs, or has just ended. Nobody waits for it: it is polled.
@@ -111,9 +96,11 @@ impl RunningCommand {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        // SAFETY: between fork and exec the closure makes system calls about its own process; it allocates nothing and
+        // What the service manager or root gave the agent is not for the policy's commands: whatever they are tricked into, they
+    // may do what their user may do and no more.
+    // SAFETY: between fork and exec the closure makes system calls about its own process; it allocates nothing and
         // takes no lock.
-        unsafe { command.pre_exec(drop_capabilities) };
+        unsafe { command.pre_exec(|| sexton_sandbox::give_up_privileges(CapabilitySet::empty())) };
         let mut child = command.spawn()?;
         let outputs = child.stdout.take().map(Output::new).into_iter();
         let outputs = outputs.chain(child.stderr.take().map(Output::new)).collect();

@@ -5,11 +5,8 @@
 //! the system's libraries, to the network, or to other processes, with little time and memory.
 
 use super::library::{Answer, Offsets, WORDS};
-use landlock::PathFd;
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::process::{DumpableBehavior, Resource, Signal};
-use rustix::thread::{CapabilitySet, CapabilitySets};
-use sexton_sandbox::{Limits, allow_only_reading, limit_resources, set_limit};
+use sexton_sandbox::{Files, Limits, Sandbox};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -21,9 +18,12 @@ use std::process::ExitCode;
 const LIBRARY_BYTES_MAX: u64 = 1 << 30;
 /// What it may use: memory for the library twice, what it links to, and a heap; the files of a library and of what it
 /// links to.
-const LIMITS: Limits = Limits { processor_time_seconds: 3, address_space_bytes: 4 << 30, open_files: 64 };
-/// User and group of a process that owns nothing.
-const NOBODY: u32 = 65_534;
+const LIMITS: Limits = Limits {
+    processor_time_seconds: 3,
+    address_space_bytes: 4 << 30,
+    open_files: 64,
+    has_children: false,
+};
 /// Where the system's libraries are, which the library links to, and where the dynamic linker looks them up.
 const LIBRARY_PLACES: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache"];
 
@@ -55,25 +55,15 @@ pub fn main(library: &Path) -> ExitCode {
 
 /// Copies the library, then gives up all that loading the copy does not need.
 fn confined_copy(library: &Path) -> Result<OwnedFd, String> {
-    fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String {
-        move |error| format!("{what}: {error}")
-    }
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(failed("PR_SET_PDEATHSIG"))?;
-    let copy = copy(library).map_err(failed("it cannot be copied"))?;
-    limit_resources(&LIMITS).map_err(failed("setrlimit"))?;
-    // For nobody: no process and no thread.
-    set_limit(Resource::Nproc, 0).map_err(failed("setrlimit"))?;
-    become_nobody().map_err(failed("it is not possible to become nobody"))?;
-    rustix::thread::set_no_new_privs(true).map_err(failed("PR_SET_NO_NEW_PRIVS"))?;
-    let none = CapabilitySet::empty();
-    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
-    rustix::thread::set_capabilities(None, sets).map_err(failed("capset"))?;
-    // The copy is opened by its name below /proc/self, which else would be root's.
-    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(failed("PR_SET_DUMPABLE"))?;
-    // A place that is not there has no library.
-    let places = LIBRARY_PLACES.iter().filter_map(|place| PathFd::new(place).ok());
-    allow_only_reading(places, &[]).map_err(failed("landlock"))?;
+    sexton_sandbox::end_with_parent().map_err(|error| error.to_string())?;
+    let copy = copy(library).map_err(|error| format!("it cannot be copied: {error}"))?;
+    let sandbox = Sandbox {
+        limits: Some(LIMITS),
+        is_nobody: true,
+        files: Some(Files { readable_places: &LIBRARY_PLACES, ..Files::default() }),
+        ..Sandbox::default()
+    };
+    sandbox.enter().map_err(|error| error.to_string())?;
     Ok(copy)
 }
 
@@ -89,25 +79,6 @@ fn copy(library: &Path) -> std::io::Result<OwnedFd> {
     let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&target, seals)?;
     Ok(target.into())
-}
-
-/// Leaves the network and, as root, the user. Another user than root stays what it is.
-fn become_nobody() -> std::io::Result<()> {
-    // SAFETY: the process has one thread and no descriptor table or memory that it shares. Without the right
-    // to it this fails, and the other fences stand.
-    let _ = unsafe { libc::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWIPC) };
-    if !rustix::process::geteuid().is_root() {
-        return Ok(());
-    }
-    // SAFETY: plain system calls; an empty list of groups is not read.
-    let results = unsafe {
-        [
-            libc::setgroups(0, std::ptr::null()),
-            libc::setresgid(NOBODY, NOBODY, NOBODY),
-            libc::setresuid(NOBODY, NOBODY, NOBODY),
-        ]
-    };
-    if results == [0; 3] { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 type Create = unsafe extern "C" fn() -> *mut c_void;

@@ -1,23 +1,39 @@
-//! Short-lived copies of the agent that deal with foreign bytes: how they are started, and the fences that all of
-//! them put up around themselves.
+//! What a process of ours gives up before it deals with what is not ours: the one place that does it.
 //!
-//! Several fences, because none is everywhere: resource limits always hold, Landlock where the kernel has it (5.13 and
-//! later, unless booted without). What one of them gives up beyond that stands where it is:
-//! the reader of SST files reads one directory, the child that asks a library loads it.
+//! Several fences, because none is everywhere: capabilities and resource limits always hold, Landlock where the kernel has
+//! it (5.13 and later, unless booted without), leaving the network where the process may. Who needs which is said by
+//! [`Sandbox`]: the child that reads a database, the child that loads a library, the keeper of a perf level. Commands of
+//! the policy only give up their privileges ([`give_up_privileges`]).
 
-use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError, Scope,
-};
-use rustix::process::{Resource, Rlimit};
-use std::os::fd::AsFd;
+mod files;
+
+pub use files::Files;
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use std::fmt::Display;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use thiserror::Error;
 
-/// Newest Landlock version whose rights are asked for; older kernels enforce what they know.
-const LANDLOCK_ABI: ABI = ABI::V6;
+/// User and group of a process that owns nothing.
+const NOBODY: u32 = 65_534;
 
-/// What such a process may use.
+/// What a process gives up. It enters the sandbox before it starts a thread.
+#[derive(Debug)]
+pub struct Sandbox<'a> {
+    /// What it may use; `None`: what it could before.
+    pub limits: Option<Limits>,
+    /// The capabilities that it keeps, where it has them.
+    pub capabilities: CapabilitySet,
+    /// Whether it leaves the network and, as root, the user. Another user than root stays what it is.
+    pub is_nobody: bool,
+    /// The files that it can still reach; `None`: those of its user.
+    pub files: Option<Files<'a>>,
+}
+
+/// What a process may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Processor time, seconds.
@@ -26,6 +42,115 @@ pub struct Limits {
     pub address_space_bytes: u64,
     /// Files open at once.
     pub open_files: u64,
+    /// Whether it can start another process or thread, as nobody.
+    pub has_children: bool,
+}
+
+/// A fence that could not be put up: the process must not go on.
+#[derive(Debug, Error)]
+#[error("{fence}: {message}")]
+pub struct SandboxError {
+    fence: &'static str,
+    message: String,
+}
+
+/// Says which fence failed.
+fn at<E: Display>(fence: &'static str) -> impl FnOnce(E) -> SandboxError {
+    move |error| SandboxError { fence, message: error.to_string() }
+}
+
+impl Default for Sandbox<'_> {
+    /// Gives up all capabilities, and nothing else.
+    fn default() -> Self {
+        Sandbox { limits: None, capabilities: CapabilitySet::empty(), is_nobody: false, files: None }
+    }
+}
+
+impl Sandbox<'_> {
+    /// Puts up all fences around the calling process, for good.
+    ///
+    /// # Errors
+    /// Of the first fence that every kernel has and that could not be put up.
+    pub fn enter(self) -> Result<(), SandboxError> {
+        if let Some(limits) = &self.limits {
+            limits.impose().map_err(at("setrlimit"))?;
+        }
+        if self.is_nobody {
+            become_nobody().map_err(at("it is not possible to become nobody"))?;
+        }
+        give_up_privileges(self.capabilities).map_err(at("its capabilities"))?;
+        if self.is_nobody {
+            // Its own files below /proc/self else would be root's.
+            rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(at("PR_SET_DUMPABLE"))?;
+        }
+        self.files.map_or(Ok(()), |files| files.allow_nothing_else().map_err(at("landlock")))
+    }
+}
+
+impl Limits {
+    /// It writes no file and leaves no core.
+    fn impose(&self) -> rustix::io::Result<()> {
+        // SAFETY: SIG_IGN is a valid disposition, and no handler of ours stands on this signal. Ignored, a
+        // write beyond the file size limit fails with EFBIG instead of ending the process.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        let maxima = [
+            (Resource::Fsize, Some(0)),
+            (Resource::Core, Some(0)),
+            (Resource::Cpu, Some(self.processor_time_seconds)),
+            (Resource::As, Some(self.address_space_bytes)),
+            (Resource::Nofile, Some(self.open_files)),
+            (Resource::Nproc, (!self.has_children).then_some(0)),
+        ];
+        let mut imposed = maxima.into_iter().filter_map(|(resource, maximum)| Some((resource, maximum?)));
+        imposed.try_for_each(|(resource, maximum)| {
+            rustix::process::setrlimit(resource, Rlimit { current: Some(maximum), maximum: Some(maximum) })
+        })
+    }
+}
+
+/// The calling process ends with the agent, however that ends.
+///
+/// # Errors
+/// As the system gives them.
+pub fn end_with_parent() -> Result<(), SandboxError> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(at("PR_SET_PDEATHSIG"))
+}
+
+/// Keeps no capability but these, where the process has them, and can gain none: an `execve` by user 0 gives a process all
+/// of its bounding set, but never more than it had where it may gain nothing. Makes system calls about the calling process
+/// and nothing else, so it can stand between `fork` and `exec`.
+///
+/// # Errors
+/// As the system gives them.
+pub fn give_up_privileges(kept: CapabilitySet) -> io::Result<()> {
+    rustix::thread::clear_ambient_capability_set()?;
+    rustix::thread::set_no_new_privs(true)?;
+    // Needs CAP_SETPCAP, which not every agent has; what stays in the bounding set cannot be gained.
+    for capability in CapabilitySet::all().difference(kept).iter() {
+        let _ = rustix::thread::remove_capability_from_bounding_set(capability);
+    }
+    let kept = rustix::thread::capabilities(None)?.permitted & kept;
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    Ok(rustix::thread::set_capabilities(None, sets)?)
+}
+
+/// Leaves the network and, as root, the user.
+fn become_nobody() -> io::Result<()> {
+    // SAFETY: the process has one thread and no descriptor table or memory that it shares. Without the right
+    // to it this fails, and the other fences stand.
+    let _ = unsafe { libc::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWIPC) };
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    // SAFETY: plain system calls; an empty list of groups is not read.
+    let results = unsafe {
+        [
+            libc::setgroups(0, std::ptr::null()),
+            libc::setresgid(NOBODY, NOBODY, NOBODY),
+            libc::setresuid(NOBODY, NOBODY, NOBODY),
+        ]
+    };
+    if results == [0; 3] { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The running program, even if its file has been replaced since.
@@ -38,7 +163,7 @@ pub fn own_executable() -> PathBuf {
 ///
 /// # Errors
 /// As the system gives them.
-pub fn start(executable: &Path, subcommand: &str, path: &Path) -> std::io::Result<Child> {
+pub fn start(executable: &Path, subcommand: &str, path: &Path) -> io::Result<Child> {
     Command::new(executable)
         .arg(subcommand)
         .arg(path)
@@ -50,52 +175,28 @@ pub fn start(executable: &Path, subcommand: &str, path: &Path) -> std::io::Resul
         .spawn()
 }
 
-/// Limits what the calling process may use; it writes no file and leaves no core.
-///
-/// # Errors
-/// As the system gives them.
-pub fn limit_resources(limits: &Limits) -> rustix::io::Result<()> {
-    // SAFETY: SIG_IGN is a valid disposition, and no handler of ours stands on this signal. Ignored, a
-    // write beyond the file size limit fails with EFBIG instead of ending the process.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let maxima = [
-        (Resource::Fsize, 0),
-        (Resource::Core, 0),
-        (Resource::Cpu, limits.processor_time_seconds),
-        (Resource::As, limits.address_space_bytes),
-        (Resource::Nofile, limits.open_files),
-    ];
-    maxima.into_iter().try_for_each(|(resource, maximum)| set_limit(resource, maximum))
-}
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::os::unix::process::CommandExt;
 
-/// Sets both limits of a resource, for good.
-///
-/// # Errors
-/// As the system gives them.
-pub fn set_limit(resource: Resource, maximum: u64) -> rustix::io::Result<()> {
-    rustix::process::setrlimit(resource, Rlimit { current: Some(maximum), maximum: Some(maximum) })
-}
+    /// A shell that has given up what `kept` does not name says what it has.
+    fn status_with(kept: CapabilitySet) -> Vec<String> {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "grep -E 'Cap(Inh|Prm|Eff|Amb)|NoNewPrivs' /proc/self/status"]);
+        // SAFETY: what runs between fork and exec makes system calls about its own process; it allocates nothing and takes
+        // no lock.
+        unsafe { command.pre_exec(move || give_up_privileges(kept)) };
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().filter_map(|line| Some(line.split_whitespace().nth(1)?.to_owned())).collect()
+    }
 
-/// No access to any file but reading below `readable` and listing `listable`, no TCP, no signal to another process.
-/// Where the kernel has no Landlock this does nothing, which is not an error: the other fences stand.
-///
-/// # Errors
-/// Of a kernel that has Landlock and refuses.
-pub fn allow_only_reading<R: AsFd>(
-    readable: impl IntoIterator<Item = R>,
-    listable: &[PathFd],
-) -> Result<(), RulesetError> {
-    let read: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
-    let readable = readable.into_iter().map(|place| Ok::<_, RulesetError>(PathBeneath::new(place, read)));
-    let listable =
-        listable.iter().map(|place| Ok::<_, RulesetError>(PathBeneath::new(place, AccessFs::ReadDir)));
-    Ruleset::default()
-        .handle_access(AccessFs::from_all(LANDLOCK_ABI))?
-        .handle_access(AccessNet::from_all(LANDLOCK_ABI))?
-        .scope(BitFlags::<Scope>::from(Scope::Signal) | Scope::AbstractUnixSocket)?
-        .create()?
-        .add_rules(readable)?
-        .add_rules(listable)?
-        .restrict_self()?;
-    Ok(())
+    /// As root this is what `execve` would give back if the process could gain anything.
+    #[test]
+    fn who_has_given_up_all_capabilities_has_none_and_gains_none() {
+        let none = "0000000000000000";
+        assert_eq!(status_with(CapabilitySet::empty()), [none, none, none, none, "1"]);
+    }
 }

@@ -9,7 +9,7 @@
 
 use super::request::Request;
 use super::{LEVEL_COUNTS, LEVEL_OFF};
-use rustix::thread::{CapabilitySet, CapabilitySets};
+use rustix::thread::CapabilitySet;
 use sexton_inspect::facts::ProcessId;
 use sexton_inspect::memory::{self, MemoryError};
 use sexton_inspect::process::is_alive;
@@ -67,11 +67,7 @@ fn confine() -> std::io::Result<()> {
         // SAFETY: SIG_IGN is a valid disposition, and no handler of ours stands on these signals.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    rustix::thread::set_no_new_privs(true)?;
-    let had = rustix::thread::capabilities(None)?;
-    let kept = had.permitted & CapabilitySet::SYS_PTRACE;
-    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
-    Ok(rustix::thread::set_capabilities(None, sets)?)
+    sexton_sandbox::give_up_privileges(CapabilitySet::SYS_PTRACE)
 }
 
 /// A thread's byte.
