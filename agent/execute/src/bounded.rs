@@ -97,8 +97,8 @@ impl RunningCommand {
             .stderr(Stdio::piped())
             .process_group(0);
         // What the service manager or root gave the agent is not for the policy's commands: whatever they are tricked into, they
-    // may do what their user may do and no more.
-    // SAFETY: between fork and exec the closure makes system calls about its own process; it allocates nothing and
+        // may do what their user may do and no more.
+        // SAFETY: between fork and exec the closure makes system calls about its own process; it allocates nothing and
         // takes no lock.
         unsafe { command.pre_exec(|| sexton_sandbox::give_up_privileges(CapabilitySet::empty())) };
         let mut child = command.spawn()?;

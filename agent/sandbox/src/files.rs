@@ -1,8 +1,8 @@
 //! The files that a process in a sandbox can reach, by Landlock.
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
-    Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, Scope,
 };
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::{BorrowedFd, OwnedFd};

@@ -81,7 +81,8 @@ impl Sandbox<'_> {
         give_up_privileges(self.capabilities).map_err(at("its capabilities"))?;
         if self.is_nobody {
             // Its own files below /proc/self else would be root's.
-            rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(at("PR_SET_DUMPABLE"))?;
+            rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
+                .map_err(at("PR_SET_DUMPABLE"))?;
         }
         self.files.map_or(Ok(()), |files| files.allow_nothing_else().map_err(at("landlock")))
     }

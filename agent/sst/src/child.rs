@@ -11,13 +11,13 @@
 //!
 //! Why the number of entries is zero for nearly all files then, and who fills it in: `complete`.
 
-use super::Order;
 use super::confine;
+use super::database::{COLUMN_FAMILIES_MAX, ColumnFamily, FILES_MAX, KEY_BYTES_MAX};
 use super::options::{self, DatabaseOptions};
 use super::wire::{Failure, Line};
-use super::{COLUMN_FAMILIES_MAX, ColumnFamily, FILES_MAX, KEY_BYTES_MAX};
 use rust_rocksdb::{BlockBasedOptions, ColumnFamilyDescriptor, DB, LiveFile, Options};
 use rustix::fs::{Mode, OFlags};
+use sexton_tuner::comparator::Order;
 use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::{evidence::SstFile, key::Key};
 use std::io::{BufWriter, Read, Write};

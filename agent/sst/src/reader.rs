@@ -1,7 +1,8 @@
 //! Starts the reading process and takes in what it prints, within limits of time and size.
 
+use super::database::DatabaseFiles;
+use super::error::SstError;
 use super::wire::{Failure, Line};
-use super::{DatabaseFiles, SstError};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout};

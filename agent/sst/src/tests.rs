@@ -11,6 +11,7 @@ use sexton_tuner::key::Key;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Subcommand of the stand-in only: tries to do harm after confinement and prints what worked.
 const SUBCOMMAND_HARM: &str = "internal-try-harm";

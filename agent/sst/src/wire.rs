@@ -1,6 +1,6 @@
 //! What the child says to its parent: one JSON object a line, in this order: column families, files, end.
 
-use super::ColumnFamily;
+use super::database::ColumnFamily;
 use serde::{Deserialize, Serialize};
 use sexton_tuner::evidence::SstFile;
 
