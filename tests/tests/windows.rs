@@ -116,7 +116,8 @@ fn nothing_is_followed_before_all_probes_are_in_their_places() -> Result<()> {
     let mut window = windows.arm(attached, &opening)?;
     wait_for(|| {
         windows.poll()?;
-        Ok((windows.hits(&window)?.returns() > 0).then_some(()))
+        let hits = windows.hits(&window)?;
+        Ok(hits.sites.iter().any(|site| site.site.is_positioning() && site.returns > 0).then_some(()))
     })?;
     let settling = sentinel.read(SLOT)?;
     let stopped = window.stop();
