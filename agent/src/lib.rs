@@ -1,8 +1,8 @@
 //! Sexton, a node agent that keeps a RocksDB's tombstones in order.
 //!
-//! This library is the engine, the API and the command line; `main.rs` starts it. Deciding what to do is not here: that
-//! is the pure crate `sexton-tuner`. Finding a RocksDB, probing it, reading its SST files and acting on it are the crates
-//! `sexton-inspect`, `sexton-probe`, `sexton-sst` and `sexton-execute`.
+//! This library is the engine, the API and the command line; `main.rs` starts it. Deciding what to do is not
+//! here: that is the pure crate `sexton-tuner`. Finding a RocksDB, probing it, reading its SST files and
+//! acting on it are the crates `sexton-inspect`, `sexton-probe`, `sexton-sst` and `sexton-execute`.
 
 pub mod api;
 pub mod command;

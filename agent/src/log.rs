@@ -1,7 +1,8 @@
 //! The log: one line an event on standard error, whatever the words in it.
 //!
-//! Fields and messages hold foreign words: names of processes, errors of hooks and servers. Here is the one place that
-//! all of them pass, so here their control characters are written out: nobody but the agent writes a line of it.
+//! Fields and messages hold foreign words: names of processes, errors of hooks and servers. Here is the one
+//! place that all of them pass, so here their control characters are written out: nobody but the agent writes
+//! a line of it.
 
 use crate::text::shown;
 use std::fmt::{Debug, Result};

@@ -16,13 +16,10 @@ pub use sexton_journal::{ACTIONS_PUBLISHED_MAX, EVENTS_PUBLISHED_MAX};
 pub struct Snapshot {
     /// When it was made, RFC 3339.
     pub at: String,
-    /// The agent itself.
     pub agent: AgentView,
-    /// One entry a target.
     pub targets: Vec<TargetView>,
     /// Ranked candidate ranges of all targets, most pain relieved per byte first.
     pub ranges: Vec<RangeView>,
-    /// The current plan.
     pub plan: PlanView,
     /// What was done, newest first, at most [`ACTIONS_PUBLISHED_MAX`] and what has no end yet.
     pub actions: Vec<ActionView>,
@@ -35,12 +32,9 @@ pub struct Snapshot {
 /// Ranges published per target: more than an operator would read, few enough for a page.
 pub const RANGES_PUBLISHED_MAX: usize = 200;
 
-/// The agent itself.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AgentView {
-    /// Version of the agent.
     pub version: String,
-    /// Loops completed since start.
     pub cycles: u64,
     /// Policy file, or `None` when none was given.
     pub policy: Option<String>,
@@ -50,8 +44,8 @@ pub struct AgentView {
     pub off_peak: bool,
     /// Input/output budget in force now, bytes a second that actions may rewrite.
     pub budget_bytes_per_second: u64,
-    /// What one firing of a probe costs here, by kind, as learnt on functions of the agent's own; empty until it was, before
-    /// the first window.
+    /// What one firing of a probe costs here, by kind, as learnt on functions of the agent's own; empty until
+    /// it was, before the first window.
     pub probe_prices: Vec<ProbePriceView>,
     /// Where it remembers things, and whether it can.
     pub state: StateView,
@@ -81,16 +75,14 @@ pub struct ProbePriceView {
     pub seconds: f64,
 }
 
-/// One target.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TargetView {
     /// Name with the process id: `OzoneManagerStarter-4711`.
     pub name: String,
-    /// What its metrics are labelled by, whatever the process id: the name of the policy's entry, or the program's
-    /// where the policy has none. Several targets may have the same.
+    /// What its metrics are labelled by, whatever the process id: the name of the policy's entry, or the
+    /// program's where the policy has none. Several targets may have the same.
     #[serde(default)]
     pub series: String,
-    /// Process id.
     pub pid: u32,
     /// `armed`, `watching`, `blind` (nothing can be read; see gaps) or `lost` (the process is gone).
     pub state: TargetState,
@@ -98,27 +90,22 @@ pub struct TargetView {
     pub mode: String,
     /// RocksDB version, `7.7.3`.
     pub rocksdb_version: String,
-    /// Module that holds RocksDB.
     pub module: String,
-    /// Database directories.
     pub databases: Vec<String>,
     /// Totals since the agent first saw the target.
     pub totals: Counters,
-    /// Who counted them: `sentinel` (all there was) or `windows` (only while probes were armed: the kernel has
-    /// no sentinel).
+    /// Who counted them: `sentinel` (all there was) or `windows` (only while probes were armed: the kernel
+    /// has no sentinel).
     pub totals_by: String,
     /// Part of the totals that windows attributed to operations.
     pub attributed: Counters,
-    /// Operations seen in windows.
     pub operations: u64,
-    /// Painful ones of these.
     pub operations_painful: u64,
-    /// Operations whose tombstones are an estimate: RocksDB's counters stand still, and the iterator's own count of
-    /// what its last call stepped over, keys of all kinds, was taken instead.
+    /// Operations whose tombstones are an estimate: RocksDB's counters stand still, and the iterator's own
+    /// count of what its last call stepped over, keys of all kinds, was taken instead.
     pub operations_estimated: u64,
     /// Time that probes were armed, seconds.
     pub window_seconds: f64,
-    /// Windows opened.
     pub windows: u64,
     /// Records that did not fit into the ring buffer.
     pub records_lost: u64,
@@ -160,7 +147,6 @@ pub struct TargetView {
 pub struct GuardView {
     /// Its name: `level0_files`, `write_delayed`, ...
     pub guard: String,
-    /// Whether it objects now.
     pub objects: bool,
     /// How often it has objected since the agent first saw the target.
     pub refusals: u64,
@@ -184,16 +170,16 @@ pub struct CostView {
 /// What probes have cost a target, and what they may cost it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProbeView {
-    /// Time that probes took from its threads since the agent first saw it, seconds: hits times their corrected price.
+    /// Time that probes took from its threads since the agent first saw it, seconds: hits times their
+    /// corrected price.
     pub cost_seconds: f64,
     /// The same by the learnt prices.
     #[serde(default)]
     pub learnt_cost_seconds: f64,
-    /// What the learnt prices are multiplied by for this target: what its own counters say that probes cost it, by what the
-    /// learnt prices say. 1 until enough windows have told.
+    /// What the learnt prices are multiplied by for this target: what its own counters say that probes cost
+    /// it, by what the learnt prices say. 1 until enough windows have told.
     #[serde(default)]
     pub price_correction_ratio: f64,
-    /// Windows that have told.
     #[serde(default)]
     pub price_correction_windows: u64,
     /// What one firing of a probe costs it, by kind: learnt prices, corrected. Empty until they were learnt.
@@ -217,7 +203,6 @@ pub const HOT_FILES_MAX: usize = 20;
 /// One SST file that readers fetch blocks from.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FileView {
-    /// Database directory.
     pub database: String,
     /// File number, as in `000123.sst`.
     pub number: u64,
@@ -237,40 +222,30 @@ pub struct FileView {
     pub latency_p99_seconds: f64,
 }
 
-/// State of a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TargetState {
     /// Only the sentinel reads it.
     #[default]
     Watching,
-    /// A window is open.
     Armed,
     /// Nothing can be read; the gaps say why.
     Blind,
-    /// The process has gone.
     Lost,
 }
 
 /// Something missing, for an operator.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct GapView {
-    /// What is missing.
     pub what: String,
-    /// Why.
     pub reason: String,
-    /// What to do.
     pub remedy: String,
 }
 
-/// One ranked range.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RangeView {
-    /// Target's name.
     pub target: String,
-    /// Database directory.
     pub database: String,
-    /// Column family.
     pub column_family: String,
     /// First key, shown as the policy allows.
     pub begin: String,
@@ -293,7 +268,8 @@ pub struct RangeView {
     pub misses_per_seek: f64,
     /// Reader time spent on fetching blocks, seconds per such miss.
     pub seconds_per_miss: f64,
-    /// Blocks found in the cache per block that these operations needed, 0 to 1; `None` where they needed none.
+    /// Blocks found in the cache per block that these operations needed, 0 to 1; `None` where they needed
+    /// none.
     pub cache_hit_ratio: Option<f64>,
     /// The block misses' part of the pain.
     pub block_read_seconds_per_second: f64,
@@ -307,7 +283,6 @@ pub struct RangeView {
     pub reason: String,
 }
 
-/// The current plan.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PlanView {
     /// Bytes the plan may spend now.
@@ -325,7 +300,6 @@ pub struct PlanView {
 pub struct PlanStepView {
     /// `compact_range`, `flush`, `set_options` or `set_throttle`.
     pub action: String,
-    /// Target's name.
     pub target: String,
     /// Database directory; empty for a throttle.
     #[serde(default)]
@@ -343,7 +317,6 @@ pub struct PlanStepView {
     pub linked_bytes: u64,
     /// Pain it should relieve, seconds per second.
     pub relief_seconds_per_second: f64,
-    /// Why.
     pub reason: String,
     /// Commands that an operator would run, in mode `advise`.
     pub commands: Vec<String>,
@@ -352,21 +325,17 @@ pub struct PlanStepView {
 /// Something that was not planned.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RefusalView {
-    /// Target's name.
     #[serde(default)]
     pub target: String,
-    /// Database directory.
     #[serde(default)]
     pub database: String,
     /// Column family and range, or the throttle's name.
     pub subject: String,
     /// Short name of the rule: `cooldown`, `over_budget`, `below_threshold`, ...
     pub rule: String,
-    /// In words.
     pub reason: String,
 }
 
-/// Something that was done.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ActionView {
@@ -380,7 +349,6 @@ pub struct ActionView {
     pub ended_at: Option<String>,
     /// `compact_range`, `flush`, `set_options` or `set_throttle`.
     pub action: String,
-    /// Target's name.
     pub target: String,
     /// Database directory; empty for a throttle.
     pub database: String,
@@ -394,12 +362,12 @@ pub struct ActionView {
     pub cost_bytes: u64,
     /// Bytes of the files it was expected to replace that hard links elsewhere keep on the disk.
     pub linked_bytes: u64,
-    /// `running`, `failing` (a throttle that is tried again and again), `done`, `skipped`, `failed`, `cancelled`, `stopped`
-    /// (a guard gave it up), `interrupted` (the agent ended first); `helped` or `did_not_help` once verified.
+    /// `running`, `failing` (a throttle that is tried again and again), `done`, `skipped`, `failed`,
+    /// `cancelled`, `stopped` (a guard gave it up), `interrupted` (the agent ended first); `helped` or
+    /// `did_not_help` once verified.
     pub state: String,
     /// How often a throttle could not be set so far; 0 for other actions.
     pub failures: u32,
-    /// Why it was done.
     pub reason: String,
     /// What came of it, in words.
     pub outcome: String,
@@ -412,12 +380,10 @@ pub struct ActionView {
     pub duration_seconds: f64,
     /// Deletions in the range before and after.
     pub deletions_before: u64,
-    /// After.
     pub deletions_after: u64,
     /// Deletions in the column family's memtables before; `None` where RocksDB could not be asked.
     #[serde(default)]
     pub memtable_deletions_before: Option<u64>,
-    /// After.
     #[serde(default)]
     pub memtable_deletions_after: Option<u64>,
     /// Pain before and, once verified, after.
@@ -430,8 +396,8 @@ pub struct ActionView {
     /// By how much the pain fell; `None` until verified.
     #[serde(default)]
     pub relief_delivered: Option<f64>,
-    /// Why it did not help (`pinned_by_snapshot`, `only_moved`, `written_again`, `memtable`, `nothing_to_drop`,
-    /// `unknown`), or the guard that it was given up for.
+    /// Why it did not help (`pinned_by_snapshot`, `only_moved`, `written_again`, `memtable`,
+    /// `nothing_to_drop`, `unknown`), or the guard that it was given up for.
     #[serde(default)]
     pub cause: Option<String>,
     /// How often guards paused it.

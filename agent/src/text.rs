@@ -1,12 +1,14 @@
-//! Foreign text as people get to see it: names and paths of processes, what hooks, JVMs, servers and RocksDB say.
+//! Foreign text as people get to see it: names and paths of processes, what hooks, JVMs, servers and RocksDB
+//! say.
 //!
-//! Whoever chooses such a text must not be able to write to an operator's terminal with it, nor a line of the log.
+//! Whoever chooses such a text must not be able to write to an operator's terminal with it, nor a line of the
+//! log.
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
 
-/// Characters that turn the direction of what follows, or begin a line: control characters in effect, though Unicode
-/// does not count them among these.
+/// Characters that turn the direction of what follows, or begin a line: control characters in effect, though
+/// Unicode does not count them among these.
 const LIKE_CONTROL_CHARACTERS: [std::ops::RangeInclusive<char>; 5] = [
     '\u{61c}'..='\u{61c}',
     '\u{200e}'..='\u{200f}',
@@ -36,8 +38,8 @@ pub fn print_line(line: impl Display) {
     println!("{}", shown(&line.to_string()));
 }
 
-/// A JSON document that can be printed to a terminal: the standard lets the control characters behind ASCII stand in a
-/// string as they are. Outside of strings there are line breaks only.
+/// A JSON document that can be printed to a terminal: the standard lets the control characters behind ASCII
+/// stand in a string as they are. Outside of strings there are line breaks only.
 pub fn json_shown(document: &str) -> String {
     let mut text = String::with_capacity(document.len());
     for character in document.chars() {

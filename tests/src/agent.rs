@@ -74,7 +74,6 @@ pub fn output(directory: &Path, arguments: &[&str]) -> Result<Output> {
 /// A `sexton observe` that has its probes armed.
 #[derive(Debug)]
 pub struct Observer {
-    /// The process.
     pub process: Process,
     stdout: Lines,
     stderr: Lines,
@@ -116,9 +115,7 @@ impl Observer {
 /// A running `sexton run`.
 #[derive(Debug)]
 pub struct Agent {
-    /// The process.
     pub process: Process,
-    /// Where it listens.
     pub address: SocketAddr,
     log: PathBuf,
 }

@@ -1,14 +1,14 @@
 //! Processors that do not fall asleep while something is measured.
 //!
-//! One that is idle is woken by its host on a virtual machine, and out of a state that saves power on a real one. That takes
-//! longer than what is measured, and varies more.
+//! One that is idle is woken by its host on a virtual machine, and out of a state that saves power on a real
+//! one. That takes longer than what is measured, and varies more.
 
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::Write;
 
-/// The kernel's interface for it (PM QoS): for as long as it is held open, no idle state is entered that takes
-/// longer to leave than what was written, in microseconds.
+/// The kernel's interface for it (PM QoS): for as long as it is held open, no idle state is entered that
+/// takes longer to leave than what was written, in microseconds.
 const CPU_DMA_LATENCY: &str = "/dev/cpu_dma_latency";
 
 /// While it lives no processor falls asleep.

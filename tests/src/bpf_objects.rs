@@ -15,7 +15,6 @@ const NAME_PREFIX: &str = "sexton_";
 pub struct BpfObjects {
     /// Programs whose name begins with `sexton_`.
     pub programs: BTreeSet<u64>,
-    /// Links to these programs.
     pub links: BTreeSet<u64>,
     /// Maps that these programs use.
     pub maps: BTreeSet<u64>,

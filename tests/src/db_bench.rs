@@ -63,8 +63,8 @@ pub fn seek_for(database: &Path, seconds: u64, perf_level: u8) -> Result<Process
     Process::start(command)
 }
 
-/// Run by a shell in namespaces of its own: puts a copy of database `$1` and of library `$2` where nobody else
-/// sees them, in `$0`, and becomes `db_bench` there.
+/// Run by a shell in namespaces of its own: puts a copy of database `$1` and of library `$2` where nobody
+/// else sees them, in `$0`, and becomes `db_bench` there.
 const CONTAIN: &str = r#"
 set -e
 mount -t tmpfs none "$0"
@@ -77,7 +77,6 @@ LD_LIBRARY_PATH="$0" exec "$@"
 /// The seeks that a run makes.
 #[derive(Clone, Copy, Debug)]
 pub struct SeekPlan {
-    /// Seeks.
     pub reads: u64,
     /// `Next` calls after each seek.
     pub nexts: u64,

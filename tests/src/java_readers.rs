@@ -65,7 +65,6 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }

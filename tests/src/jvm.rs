@@ -38,15 +38,11 @@ pub struct List {
 pub struct SstFile {
     /// `/000011.sst`.
     pub name: String,
-    /// Smallest key.
     pub smallest: String,
-    /// Largest key.
     pub largest: String,
-    /// Tombstones.
     pub deletions: u64,
 }
 
-/// The running program.
 #[derive(Debug)]
 pub struct Program {
     process: Process,
@@ -85,7 +81,6 @@ impl Program {
         Ok(Program { process, stdin, lines })
     }
 
-    /// Process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
@@ -129,7 +124,8 @@ impl Program {
         }
     }
 
-    /// Whether the JVM has printed its threads, as it does for a SIGQUIT that nobody explains, since it was asked last.
+    /// Whether the JVM has printed its threads, as it does for a SIGQUIT that nobody explains, since it was
+    /// asked last.
     pub fn has_dumped_threads(&mut self) -> Result<bool> {
         // A list more: what was printed before it has arrived.
         let mut has_dumped = false;

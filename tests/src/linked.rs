@@ -46,7 +46,8 @@ impl Program {
         Program::start(directory, command)
     }
 
-    /// The same; a thread of the program's own has panicked with `message`, and its standard error is in `errors`.
+    /// The same; a thread of the program's own has panicked with `message`, and its standard error is in
+    /// `errors`.
     pub fn in_rust_after_a_panic(directory: &Path, message: &str, errors: &Path) -> Result<Program> {
         let mut command = Command::new(artifact::built("examples/linked")?);
         command.arg(directory.join("db")).arg(message);
@@ -64,12 +65,10 @@ impl Program {
         Ok(Program { process, stdin })
     }
 
-    /// Process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Whether it still runs.
     pub fn is_running(&mut self) -> Result<bool> {
         self.process.is_running()
     }

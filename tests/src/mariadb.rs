@@ -29,7 +29,6 @@ const END_OF_ROWS: &str = "--end of rows--";
 const SYSTEM_TABLES: [&str; 2] =
     ["/usr/share/mysql/mysql_system_tables.sql", "/usr/share/mysql/mysql_system_tables_data.sql"];
 
-/// The running server.
 #[derive(Debug)]
 pub struct Server {
     process: Process,
@@ -71,12 +70,10 @@ impl Server {
         Ok(server)
     }
 
-    /// Process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Path of its socket.
     pub fn socket(&self) -> PathBuf {
         socket(&self.directory)
     }
@@ -143,7 +140,6 @@ impl Session {
         }
     }
 
-    /// Closes the connection.
     pub fn close(mut self) -> Result<()> {
         drop(self.stdin);
         let status = self.process.wait(STOP_LIMIT)?;

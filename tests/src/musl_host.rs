@@ -14,7 +14,6 @@ const JAVA_VERSION: &str = "7.7.3";
 /// Each step takes a second at most here.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The running program.
 #[derive(Debug)]
 pub struct MuslHost {
     process: Process,
@@ -29,13 +28,12 @@ pub struct Listed {
     pub perf_level: u64,
     /// What its perf contexts counted.
     pub truth: Truth,
-    /// Positioning calls.
     pub positionings: u64,
 }
 
 impl MuslHost {
-    /// Compiles and starts the program in the empty `directory`, with this perf level, 0 for RocksDB's own default, and waits
-    /// until it has filled its database.
+    /// Compiles and starts the program in the empty `directory`, with this perf level, 0 for RocksDB's own
+    /// default, and waits until it has filled its database.
     pub fn start(directory: &Path, perf_level: u8) -> Result<MuslHost> {
         let program = directory.join("musl_host");
         let mut compile = Command::new(artifact::installed("musl-gcc", "musl-tools")?);
@@ -56,12 +54,10 @@ impl MuslHost {
         Ok(MuslHost { process, stdin, lines })
     }
 
-    /// Process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Has both threads list.
     pub fn list(&mut self) -> Result<Listed> {
         writeln!(self.stdin, "list").context("letting the program list")?;
         let line = self.lines.until(LIMIT, |line| line.starts_with("truth "))?;

@@ -41,7 +41,6 @@ impl Process {
         Ok(Process { child, name })
     }
 
-    /// Process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -73,7 +72,6 @@ impl Process {
         children.trim().parse().with_context(|| format!("{} has these children: {children:?}", self.name))
     }
 
-    /// Whether it still runs.
     pub fn is_running(&mut self) -> Result<bool> {
         Ok(self.child.try_wait().with_context(|| format!("waiting for {}", self.name))?.is_none())
     }

@@ -15,7 +15,6 @@ const READY_LIMIT: Duration = Duration::from_secs(120);
 /// Reading takes half a second here.
 const READ_LIMIT: Duration = Duration::from_secs(120);
 
-/// The running program.
 #[derive(Debug)]
 pub struct Readers {
     process: Process,
@@ -39,7 +38,6 @@ impl Readers {
         Ok(Readers { process, stdin, lines, libraries: libraries.to_vec() })
     }
 
-    /// Process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }

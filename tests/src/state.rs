@@ -1,4 +1,5 @@
-//! An agent's state directory, read by the tests themselves: the store with RocksDB, the audit log line by line.
+//! An agent's state directory, read by the tests themselves: the store with RocksDB, the audit log line by
+//! line.
 
 use crate::agent::count;
 use anyhow::{Context, Result, ensure};
@@ -52,7 +53,8 @@ pub fn name(event: &Value) -> &str {
     event.get("event").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Waits until one more event of this name stands in an audit log that may not be there yet; `false` if none does in time.
+/// Waits until one more event of this name stands in an audit log that may not be there yet; `false` if none
+/// does in time.
 pub fn wait_for_event(audit_log: &Path, name: &str, limit: Duration) -> bool {
     let name = format!("\"event\":\"{name}\"");
     // Before the first agent has written to it there is none.

@@ -30,12 +30,10 @@ pub enum Step {
     List,
     /// Close all databases, open them again.
     Reopen,
-    /// End.
     Quit,
 }
 
 impl Step {
-    /// The word for it.
     pub fn word(self) -> &'static str {
         match self {
             Step::List => "list",
@@ -75,14 +73,12 @@ pub struct Listed {
     pub tombstones_planned: u64,
     /// RocksDB's `PerfContext`, summed over threads.
     pub total: Counters,
-    /// The same by thread.
     pub threads: Vec<ThreadCounters>,
     /// RocksDB's ticker `number.iter.skip`, summed over databases: internal keys that iterators stepped over,
     /// those that they stopped at left out. It counts at every perf level.
     pub iterator_skips: u64,
 }
 
-/// What one thread counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadCounters {
     /// Thread id, in the program's own pid namespace.
@@ -91,7 +87,6 @@ pub struct ThreadCounters {
     pub counters: Counters,
 }
 
-/// The running program.
 #[derive(Debug)]
 pub struct StaticHost {
     process: Process,
@@ -124,7 +119,6 @@ impl StaticHost {
         Ok(host)
     }
 
-    /// Process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }

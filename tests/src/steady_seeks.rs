@@ -51,10 +51,8 @@ pub struct SteadySeeks {
     last: Progress,
 }
 
-/// One line of progress.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Since the start.
     pub seeks: u64,
     /// Since the first seek, on db_bench's own clock.
     pub seconds: f64,
@@ -82,7 +80,6 @@ impl SteadySeeks {
         Ok(load)
     }
 
-    /// Process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }

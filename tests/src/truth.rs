@@ -34,7 +34,6 @@ impl Truth {
         })
     }
 
-    /// Each counter of both.
     fn zip(self, other: Truth, operation: impl Fn(u64, u64) -> u64) -> Truth {
         Truth {
             tombstones_skipped: operation(self.tombstones_skipped, other.tombstones_skipped),

@@ -17,7 +17,6 @@ pub const TOMBSTONES: u64 = 40_000;
 /// The column family of the first iterator.
 pub const WALKED: &str = "walked";
 
-/// The running program.
 #[derive(Debug)]
 pub struct TwoIterators {
     process: Process,
@@ -39,7 +38,6 @@ impl TwoIterators {
         Ok(TwoIterators { process, stdin, lines })
     }
 
-    /// Process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }

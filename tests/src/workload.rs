@@ -16,8 +16,8 @@ pub const OTHER_COLUMN_FAMILY: &str = "otherTable";
 /// What all keys begin with, and where a list starts.
 pub const PREFIX: &str = "/vol1/bucket1/";
 
-/// A policy for the workload in process `pid`, whose hook acts: mode and remedies as in YAML, and whatever `settings` say of
-/// the rest, line by line.
+/// A policy for the workload in process `pid`, whose hook acts: mode and remedies as in YAML, and whatever
+/// `settings` say of the rest, line by line.
 pub fn policy(pid: u32, mode: &str, remedies: &str, settings: &str) -> String {
     format!(
         r#"mode: {mode}
@@ -52,26 +52,21 @@ pub enum Line {
 /// Progress of filling the table.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Filling {
-    /// Keys created so far.
     pub creates: u64,
-    /// Keys to create.
     pub creates_wanted: u64,
 }
 
 /// The table once it is full.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Filled {
-    /// Keys created.
     pub creates: u64,
     /// Keys deleted, the oldest.
     pub deletes: u64,
     /// How long it took, nanoseconds.
     pub elapsed_ns: u64,
-    /// Live SST files.
     pub sst_files: u64,
     /// Sum of their sizes, bytes.
     pub sst_bytes: u64,
-    /// Tombstones in them.
     pub sst_deletions: u64,
     /// The same by level, L0 first, levels without files left out.
     pub levels: Vec<Level>,
@@ -80,13 +75,10 @@ pub struct Filled {
 /// One level of the table's LSM tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
-    /// Which.
     pub level: u32,
-    /// Its SST files.
     pub files: u64,
     /// Sum of their sizes, bytes.
     pub bytes: u64,
-    /// Tombstones in them.
     pub deletions: u64,
 }
 
@@ -113,9 +105,7 @@ pub struct Second {
     pub tombstones_skipped: u64,
     /// `block_read_count` that the lists added, by the program's own `PerfContext`.
     pub block_reads: u64,
-    /// Keys created.
     pub creates: u64,
-    /// Keys deleted.
     pub deletes: u64,
     /// Latency of each create and delete, nanoseconds, in their order.
     #[serde(default)]
@@ -154,7 +144,6 @@ pub struct Verified {
 pub struct Ended {
     /// How long it was, nanoseconds.
     pub elapsed_ns: u64,
-    /// Lists that ended.
     pub lists: u64,
     /// Lists that the pace asked for and that were not started.
     pub lists_missed: u64,
@@ -168,9 +157,7 @@ pub struct Ended {
     pub tombstones_skipped: u64,
     /// Blocks that the lists read from files.
     pub block_reads: u64,
-    /// Keys created.
     pub creates: u64,
-    /// Keys deleted.
     pub deletes: u64,
 }
 
@@ -192,7 +179,6 @@ pub struct Start<'a> {
 /// A running workload and its report.
 #[derive(Debug)]
 pub struct Workload {
-    /// The process.
     pub process: process::Process,
     lines: process::Lines,
 }
@@ -229,8 +215,8 @@ impl Workload {
         self.lines.waiting().map(|line| parse(&line)).transpose()
     }
 
-    /// Waits for a read of the whole table that began now or later: the one under way, and one more. A table that is
-    /// not what was written ends the workload; each may take `limit`.
+    /// Waits for a read of the whole table that began now or later: the one under way, and one more. A table
+    /// that is not what was written ends the workload; each may take `limit`.
     pub fn verified_since(&mut self, limit: Duration) -> Result<()> {
         while self.waiting()?.is_some() {}
         let mut reads = 0;

@@ -1,11 +1,11 @@
 //! What probes cost a target stays within its budget, however many seeks there are to look at.
 //!
-//! Method: Debian's `db_bench` makes some hundred thousand seeks a second, each far cheaper than its probes, and
-//! the policy asks for a window all the time. Armed all the time, the probes would take more than half of
+//! Method: Debian's `db_bench` makes some hundred thousand seeks a second, each far cheaper than its probes,
+//! and the policy asks for a window all the time. Armed all the time, the probes would take more than half of
 //! the process's time; only the governor keeps them from it.
 //!
-//! The machine may be busy with whatever it likes meanwhile: nothing is said of how long anything takes, and prices are
-//! learnt in processor time.
+//! The machine may be busy with whatever it likes meanwhile: nothing is said of how long anything takes, and
+//! prices are learnt in processor time.
 
 use anyhow::{Context, Result, ensure};
 use sexton_probe::{KernelFeatures, Mechanism, Windows, governor};
@@ -14,14 +14,15 @@ use sexton_tests::steady_seeks::{self, SteadySeeks};
 use sexton_tuner::price_correction::RATIOS;
 use std::time::{Duration, Instant};
 
-/// Windows come every few seconds at the default budget, and more rarely where a busy machine makes taking probes away last.
+/// Windows come every few seconds at the default budget, and more rarely where a busy machine makes taking
+/// probes away last.
 const WINDOWS_LIMIT: Duration = Duration::from_secs(240);
 /// Windows that are waited for: what the first may spend is there from the start, the others have to wait.
 const WINDOWS: u64 = 4;
 /// The default: 1 % of one core.
 const BUDGET_RATIO: f64 = 0.01;
-/// What the budget can be exceeded by: what it had at the start, and what comes in from one poll to the next and
-/// while probes are taken away, on a busy machine.
+/// What the budget can be exceeded by: what it had at the start, and what comes in from one poll to the next
+/// and while probes are taken away, on a busy machine.
 const EXCEEDED_SECONDS_MAX: f64 = 0.15;
 
 /// What the learnt prices are multiplied by, in a target's JSON.
@@ -51,8 +52,8 @@ fn windows_cost_no_more_than_the_budget() -> Result<()> {
     agent.stop()
 }
 
-/// `db_bench` counts the blocks it visits, and so tells what probes cost it: windows of which half the time goes into
-/// probes say it within a few of them.
+/// `db_bench` counts the blocks it visits, and so tells what probes cost it: windows of which half the time
+/// goes into probes say it within a few of them.
 #[test]
 fn prices_are_corrected_by_the_target_s_own_counters() -> Result<()> {
     let _alone = agent::exclusively()?;
@@ -124,8 +125,8 @@ fn with_a_budget_of_nothing_no_probe_is_armed() -> Result<()> {
     agent.stop()
 }
 
-/// The prices are measured on functions of the agent's own; that all of their calls ran into probes is checked
-/// there.
+/// The prices are measured on functions of the agent's own; that all of their calls ran into probes is
+/// checked there.
 #[test]
 fn every_kind_of_hit_has_a_price_under_every_mechanism() -> Result<()> {
     let _alone = agent::exclusively()?;

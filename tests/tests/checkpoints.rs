@@ -1,9 +1,10 @@
-//! Of two databases that share SST files by hard links the live one is acted on and its checkpoint is not, unless the
-//! policy names it; and what is open only for reading never is.
+//! Of two databases that share SST files by hard links the live one is acted on and its checkpoint is not,
+//! unless the policy names it; and what is open only for reading never is.
 //!
-//! Method: a Python program has a database and a checkpoint of it open (Debian's RocksDB, which makes the checkpoint and
-//! compacts nothing by itself), with the hook preloaded, and lists both over the same tombstones. The witness is the file
-//! system: an SST file that was rewritten has another name and another inode.
+//! Method: a Python program has a database and a checkpoint of it open (Debian's RocksDB, which makes the
+//! checkpoint and compacts nothing by itself), with the hook preloaded, and lists both over the same
+//! tombstones. The witness is the file system: an SST file that was rewritten has another name and another
+//! inode.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -157,8 +158,8 @@ fn a_checkpoint_is_compacted_only_where_the_policy_names_it() -> Result<()> {
     agent.stop()
 }
 
-/// What a read-only instance's readers wait for cannot be told from what those of another database in the process
-/// wait for, so the plan names it once it is open alone.
+/// What a read-only instance's readers wait for cannot be told from what those of another database in the
+/// process wait for, so the plan names it once it is open alone.
 #[test]
 fn a_database_that_is_open_for_reading_is_left_alone_even_where_it_is_named() -> Result<()> {
     let _alone = agent::exclusively()?;

@@ -42,8 +42,8 @@ fn totals_are_exact_on_any_kernel() -> Result<()> {
     Ok(())
 }
 
-/// The same under one mechanism, where the kernel is new enough for it; where it is not, the agent says so and
-/// does nothing. What the kernel has is known here from its version, not from what the agent found out.
+/// The same under one mechanism, where the kernel is new enough for it; where it is not, the agent says so
+/// and does nothing. What the kernel has is known here from its version, not from what the agent found out.
 fn exact_or_refused(mechanism: Mechanism, since: [u32; 3]) -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
@@ -106,8 +106,8 @@ fn run(database: &Path, seed: u64, arguments: &[&str]) -> Result<Value> {
     Ok(observed)
 }
 
-/// Every block read was timed, and belongs to a file: reads, bytes and latencies of all files together are what
-/// was counted. The files that were named are the database's.
+/// Every block read was timed, and belongs to a file: reads, bytes and latencies of all files together are
+/// what was counted. The files that were named are the database's.
 fn check_block_reads(observed: &Value, truth: Truth, database: &Path) -> Result<()> {
     let (mut reads, mut bytes, mut in_histograms, mut named) = (0, 0, 0, 0);
     for file in agent::list(observed, "files")? {

@@ -1,7 +1,8 @@
 //! `sexton doctor` says what works and what does not, why, and what to do about it.
 //!
-//! Method: the real binary on real processes: a queue workload (RocksDB inside the executable), Debian's `db_bench`
-//! (a shared library, perf level off), a process without RocksDB; and as a user without any rights.
+//! Method: the real binary on real processes: a queue workload (RocksDB inside the executable), Debian's
+//! `db_bench` (a shared library, perf level off), a process without RocksDB; and as a user without any
+//! rights.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;

@@ -20,7 +20,8 @@ const USAGE: i32 = 2;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs `sexton` in an empty directory, and checks that it fails as it should: exit code, one line of
-/// cause that contains all of `words`, one of help, and nothing left behind. `words` are what an operator needs to see.
+/// cause that contains all of `words`, one of help, and nothing left behind. `words` are what an operator
+/// needs to see.
 fn fails(arguments: &[&str], code: i32, words: &[&str]) -> Result<()> {
     let empty = tempfile::tempdir()?;
     let before = BpfObjects::now()?;
@@ -46,7 +47,6 @@ fn is_empty(directory: &Path) -> Result<bool> {
     Ok(std::fs::read_dir(directory)?.next().is_none())
 }
 
-/// A process that sleeps.
 fn sleeper() -> Result<Process> {
     let mut command = Command::new("sleep");
     command.arg("60");

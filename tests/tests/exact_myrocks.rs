@@ -1,10 +1,10 @@
 //! Sexton counts what MyRocks counts, exactly.
 //!
-//! Method: a private MariaDB server with a table of which a long run of rows is deleted. Sessions run queries over
-//! it while `sexton observe` has its probes armed, and are idle when the window opens and when it closes.
-//! What MyRocks harvested meanwhile from RocksDB's perf contexts, in
-//! `information_schema.ROCKSDB_PERF_CONTEXT_GLOBAL`, must be equal, in each of three runs. MyRocks sets
-//! the thread's perf context to zero at the beginning of each statement.
+//! Method: a private MariaDB server with a table of which a long run of rows is deleted. Sessions run queries
+//! over it while `sexton observe` has its probes armed, and are idle when the window opens and when it
+//! closes. What MyRocks harvested meanwhile from RocksDB's perf contexts, in
+//! `information_schema.ROCKSDB_PERF_CONTEXT_GLOBAL`, must be equal, in each of three runs. MyRocks sets the
+//! thread's perf context to zero at the beginning of each statement.
 
 use anyhow::{Context, Result, ensure};
 use sexton_tests::agent::{self, Agent, Observer, list, text};

@@ -1,8 +1,8 @@
 //! Sexton counts exactly in a stripped program whose classes still have their names.
 //!
-//! Method: a C program is linked with Debian's `librocksdb.a` (RocksDB 7.8.3, built with RTTI) and stripped of all
-//! symbols. It lists step by step while `sexton observe` has its probes armed, and prints what RocksDB's own
-//! `PerfContext` counted. Every counter must be equal, in each of three runs.
+//! Method: a C program is linked with Debian's `librocksdb.a` (RocksDB 7.8.3, built with RTTI) and stripped
+//! of all symbols. It lists step by step while `sexton observe` has its probes armed, and prints what
+//! RocksDB's own `PerfContext` counted. Every counter must be equal, in each of three runs.
 
 use anyhow::{Context, Result, ensure};
 use sexton_tests::agent::{self, Observer};

@@ -1,4 +1,5 @@
-//! Sexton counts exactly in a program with RocksDB linked into its executable, stripped of its symbols or not.
+//! Sexton counts exactly in a program with RocksDB linked into its executable, stripped of its symbols or
+//! not.
 //!
 //! Method: `sexton-static-host` lists its databases in several threads while `sexton observe` has its probes
 //! armed, and prints what RocksDB's perf contexts counted. Every counter must be equal, in each of three

@@ -1,8 +1,9 @@
-//! The agent follows its targets: those that start, restart, load RocksDB late, become another program, end in
-//! an open window, or live in namespaces of their own; and nothing of them stays behind.
+//! The agent follows its targets: those that start, restart, load RocksDB late, become another program, end
+//! in an open window, or live in namespaces of their own; and nothing of them stays behind.
 //!
-//! Method: real processes, the agent in its default configuration but for the processes of others, which are none of its
-//! business here; its API as the witness of what it watches, `/proc/PID/fd` and `bpftool` as the witnesses of what it holds.
+//! Method: real processes, the agent in its default configuration but for the processes of others, which are
+//! none of its business here; its API as the witness of what it watches, `/proc/PID/fd` and `bpftool` as the
+//! witnesses of what it holds.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
@@ -17,7 +18,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The defaults, for the processes that work in this directory: a machine may have other RocksDBs, which come and go.
+/// The defaults, for the processes that work in this directory: a machine may have other RocksDBs, which come
+/// and go.
 fn policy(directory: &Path) -> String {
     format!(
         "mode: advise\ntargets: [{{ name: ours, match: {{ command_line: \"{}/\" }} }}]\n",
@@ -26,8 +28,8 @@ fn policy(directory: &Path) -> String {
 }
 
 const RESTARTS: usize = 50;
-/// What is promised, of nine in ten on any machine: a target that was started again is watched again within this time. The
-/// others meet whatever keeps both processors from the agent.
+/// What is promised, of nine in ten on any machine: a target that was started again is watched again within
+/// this time. The others meet whatever keeps both processors from the agent.
 const PROMISE: Duration = Duration::from_secs(2);
 /// How long anything else may take, on any machine.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -1,9 +1,10 @@
-//! Acting so that nobody is hurt: guards refuse by name, stop what runs, and what a snapshot pins is tried once.
+//! Acting so that nobody is hurt: guards refuse by name, stop what runs, and what a snapshot pins is tried
+//! once.
 //!
-//! Method: the Java program of the other tests, real RocksDB and real actions. A guard's limit is set below what the
-//! program's RocksDB, disk or clock really has; a snapshot is really held. The program's own RocksDB tells
-//! how many tombstones there are. Slices that run are stopped in a queue whose RocksDB limits the rate of its
-//! compactions, so that they take their time, and whose readers become slow while one runs.
+//! Method: the Java program of the other tests, real RocksDB and real actions. A guard's limit is set below
+//! what the program's RocksDB, disk or clock really has; a snapshot is really held. The program's own RocksDB
+//! tells how many tombstones there are. Slices that run are stopped in a queue whose RocksDB limits the rate
+//! of its compactions, so that they take their time, and whose readers become slow while one runs.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -45,8 +46,8 @@ keys: shown
     )
 }
 
-/// A snapshot older than the deletes: the range is tried once, found pinned and left alone; once the snapshot is
-/// released it is compacted, long before the back-off would have been over.
+/// A snapshot older than the deletes: the range is tried once, found pinned and left alone; once the snapshot
+/// is released it is compacted, long before the back-off would have been over.
 #[test]
 fn what_a_snapshot_pins_is_tried_once_and_succeeds_after_its_release() -> Result<()> {
     let _alone = agent::exclusively()?;
@@ -95,8 +96,8 @@ fn what_a_snapshot_pins_is_tried_once_and_succeeds_after_its_release() -> Result
     Ok(())
 }
 
-/// Nothing is done while a guard objects, and the API and the metrics say which, why and how often; without the guard the
-/// same target is acted on.
+/// Nothing is done while a guard objects, and the API and the metrics say which, why and how often; without
+/// the guard the same target is acted on.
 #[test]
 fn guards_refuse_by_name_and_nothing_is_done() -> Result<()> {
     let _alone = agent::exclusively()?;
@@ -141,8 +142,8 @@ fn guards_refuse_by_name_and_nothing_is_done() -> Result<()> {
     program.end()
 }
 
-/// RocksDB delays the writes of a whole database for the L0 of one column family, and while a slice runs it compacts
-/// nothing else: the column family that is acted on may be in order, another one counts.
+/// RocksDB delays the writes of a whole database for the L0 of one column family, and while a slice runs it
+/// compacts nothing else: the column family that is acted on may be in order, another one counts.
 #[test]
 fn level0_of_another_column_family_objects() -> Result<()> {
     let _alone = agent::exclusively()?;
@@ -163,8 +164,8 @@ fn level0_of_another_column_family_objects() -> Result<()> {
     Ok(())
 }
 
-/// Nobody but the agent compacts there, and RocksDB delays no write for files in L0. Of the ends that the plan leaves open
-/// RocksDB is told the outermost files' keys.
+/// Nobody but the agent compacts there, and RocksDB delays no write for files in L0. Of the ends that the
+/// plan leaves open RocksDB is told the outermost files' keys.
 #[test]
 fn with_automatic_compactions_disabled_level0_does_not_block() -> Result<()> {
     let _alone = agent::exclusively()?;
@@ -190,8 +191,8 @@ fn with_automatic_compactions_disabled_level0_does_not_block() -> Result<()> {
     Ok(())
 }
 
-/// What a compaction has flushed before it begins is a file that comes and goes while it runs. RocksDB's own event log
-/// tells what its jobs have read, that file included.
+/// What a compaction has flushed before it begins is a file that comes and goes while it runs. RocksDB's own
+/// event log tells what its jobs have read, that file included.
 #[test]
 fn what_a_slice_flushes_first_is_charged() -> Result<()> {
     let _alone = agent::exclusively()?;
@@ -223,9 +224,9 @@ fn what_a_slice_flushes_first_is_charged() -> Result<()> {
     Ok(())
 }
 
-/// Readers that make thousands of lookups to each list have a 99th percentile of microseconds. When a slice runs they
-/// make lists only, of a millisecond and more: the slice is paused, goes on with what is left, goes on in halves, and
-/// is given up, each time by the guard's name. When they make lookups again, it is done.
+/// Readers that make thousands of lookups to each list have a 99th percentile of microseconds. When a slice
+/// runs they make lists only, of a millisecond and more: the slice is paused, goes on with what is left, goes
+/// on in halves, and is given up, each time by the guard's name. When they make lookups again, it is done.
 #[test]
 fn a_slice_during_which_readers_become_slow_is_paused_halved_and_given_up() -> Result<()> {
     let _alone = agent::exclusively()?;

@@ -1,7 +1,8 @@
 //! A JVM that takes no hook is not asked for it again and again, and one that stands still not at all.
 //!
-//! Method: a real JVM and a real agent in mode act, with a window in each cycle; each window's end is an occasion to bring
-//! the hook in. How often the JVM was asked is counted inside it, by the library that it was asked to load.
+//! Method: a real JVM and a real agent in mode act, with a window in each cycle; each window's end is an
+//! occasion to bring the hook in. How often the JVM was asked is counted inside it, by the library that it
+//! was asked to load.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};

@@ -1,9 +1,9 @@
 //! A compaction that was cancelled stays cancelled, however long it has waited for its turn.
 //!
-//! Method: a C program's RocksDB has an automatic compaction that a compaction filter holds back, and one L0 file less
-//! than slows writers down. A range compaction of the hook begins with a flush, and waits there until that would stall
-//! nobody: for as long as this test likes. It is cancelled meanwhile, and only then the automatic compaction is let go. What
-//! RocksDB did then is in its LOG.
+//! Method: a C program's RocksDB has an automatic compaction that a compaction filter holds back, and one L0
+//! file less than slows writers down. A range compaction of the hook begins with a flush, and waits there
+//! until that would stall nobody: for as long as this test likes. It is cancelled meanwhile, and only then
+//! the automatic compaction is let go. What RocksDB did then is in its LOG.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use sexton_execute::{

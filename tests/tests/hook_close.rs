@@ -1,10 +1,10 @@
 //! Programs that close their databases and drop column families while the hook compacts them come to no harm.
 //!
-//! Method: a program opens its database, checks all of it, rewrites it, drops a column family, deletes its handles and
-//! closes it, a thousand times (with RocksJava 10 and 11, whose natives have other names, two hundred times), while this
-//! test has the hook in it compact and flush whatever is open, without a pause. The program's own check of every key,
-//! each time it opens, RocksDB's `ldb checkconsistency` at the end, and the program's exit code are the truth. Every
-//! job that was started must have an outcome.
+//! Method: a program opens its database, checks all of it, rewrites it, drops a column family, deletes its
+//! handles and closes it, a thousand times (with RocksJava 10 and 11, whose natives have other names, two
+//! hundred times), while this test has the hook in it compact and flush whatever is open, without a pause.
+//! The program's own check of every key, each time it opens, RocksDB's `ldb checkconsistency` at the end, and
+//! the program's exit code are the truth. Every job that was started must have an outcome.
 
 use anyhow::{Context, Result, bail, ensure};
 use sexton_execute::{ExecuteError, HookClient, HookOptions};
@@ -67,8 +67,8 @@ fn a_jvm_closes_a_thousand_times() -> Result<()> {
     consistent(&directory.path().join("db"))
 }
 
-/// `closeDatabase(long)` and `disposeInternal(long)` have become static methods with other symbols. Debian's `ldb`
-/// does not read what these write: the program's own check of every key stands alone.
+/// `closeDatabase(long)` and `disposeInternal(long)` have become static methods with other symbols. Debian's
+/// `ldb` does not read what these write: the program's own check of every key stands alone.
 #[test]
 fn a_jvm_on_rocksjava_10_closes() -> Result<()> {
     a_jvm_closes(scratch()?.path(), "rocksdbjni-10.10.1.1.jar", CYCLES_OF_OTHERS)

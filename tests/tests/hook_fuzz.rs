@@ -1,8 +1,8 @@
 //! Whatever comes over the hook's socket, its host lives, and the hook answers afterwards as before.
 //!
 //! Method: messages to the real listener in a real program with a database: requests with random fields, some
-//! with the right addresses so that they are carried out, and at the end of each conversation one that is cut,
-//! flipped, stretched or made up. The program's own check of its keys at its end is the truth.
+//! with the right addresses so that they are carried out, and at the end of each conversation one that is
+//! cut, flipped, stretched or made up. The program's own check of its keys at its end is the truth.
 
 use anyhow::{Context, Result, ensure};
 use sexton_execute::{HookClient, HookOptions};
@@ -22,7 +22,8 @@ use std::time::Duration;
 const MESSAGES: u64 = 100_000;
 /// Messages in one conversation, the greeting left out; only the last one may break it.
 const CONVERSATION: u64 = 8;
-/// One in so many requests that act has the right pointers: compactions, and waiting for them, take milliseconds.
+/// One in so many requests that act has the right pointers: compactions, and waiting for them, take
+/// milliseconds.
 const CARRIED_OUT_EVERY: u64 = 500;
 /// A conversation takes less than a millisecond, unless it waits for a compaction to be cancelled.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
@@ -128,8 +129,8 @@ fn question(random: &mut Random, family: &ColumnFamilyPointers) -> Request {
     }
 }
 
-/// Values to set and to put back, that the hook takes or does not, or RocksDB. Of one option most values would end the
-/// program: Debian's RocksDB has its assertions compiled in.
+/// Values to set and to put back, that the hook takes or does not, or RocksDB. Of one option most values
+/// would end the program: Debian's RocksDB has its assertions compiled in.
 fn options(random: &mut Random, column_family: ColumnFamilyPointers) -> SetOptions {
     let value = |random: &mut Random| match random.below(4) {
         0 => random.below(10).to_string(),

@@ -1,5 +1,5 @@
-//! All that the hook can be asked for, in programs that link it, in C and in Rust; and bringing it into a JVM, out
-//! of it, and in again.
+//! All that the hook can be asked for, in programs that link it, in C and in Rust; and bringing it into a
+//! JVM, out of it, and in again.
 
 use anyhow::{Context, Result, bail, ensure};
 use sexton_execute::{ExecuteError, HookClient, HookOptions};
@@ -71,8 +71,8 @@ fn a_linked_rust_program_is_served() -> Result<()> {
     program.end()
 }
 
-/// A Rust program shares its standard library with the hook that it links, and so its panic hook: what it says of its
-/// own panics is still said, where it was said before.
+/// A Rust program shares its standard library with the hook that it links, and so its panic hook: what it
+/// says of its own panics is still said, where it was said before.
 #[test]
 fn a_panic_of_a_program_that_links_the_hook_is_told_on_its_standard_error() -> Result<()> {
     const MESSAGE: &str = "a worker of the program's own gives up";

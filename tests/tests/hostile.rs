@@ -1,8 +1,9 @@
-//! What any local user can do to the agent by what they run: files made to be examined for ever, names made to be
-//! printed. And what the agent's own commands can do to the host.
+//! What any local user can do to the agent by what they run: files made to be examined for ever, names made
+//! to be printed. And what the agent's own commands can do to the host.
 //!
-//! Method: real processes with real files of that kind, and the real binary, measured by the kernel: the most memory that it
-//! had, and the processor time that it took, which a busy machine does not lengthen as it does time by the clock.
+//! Method: real processes with real files of that kind, and the real binary, measured by the kernel: the most
+//! memory that it had, and the processor time that it took, which a busy machine does not lengthen as it does
+//! time by the clock.
 
 use anyhow::{Context, Result, ensure};
 use sexton_tests::agent::{self, Agent, text};

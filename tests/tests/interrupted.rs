@@ -1,8 +1,9 @@
-//! An agent that is killed in an action: the next one asks the hook what became of it, and the history says so.
+//! An agent that is killed in an action: the next one asks the hook what became of it, and the history says
+//! so.
 //!
-//! Method: a queue that is acted on all the time. The agent gets `kill -9` just after an action has begun, until a
-//! later one has told of some actions what the hook says of them. The log of the hook, which knows nothing of the
-//! history, is the truth: each such action is a job that ended there, as the history says.
+//! Method: a queue that is acted on all the time. The agent gets `kill -9` just after an action has begun,
+//! until a later one has told of some actions what the hook says of them. The log of the hook, which knows
+//! nothing of the history, is the truth: each such action is a job that ended there, as the history says.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;

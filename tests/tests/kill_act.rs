@@ -1,11 +1,11 @@
-//! An agent that acts and is killed again and again: its target's data stay what they are, and each of its actions
-//! is in its history exactly once.
+//! An agent that acts and is killed again and again: its target's data stay what they are, and each of its
+//! actions is in its history exactly once.
 //!
-//! Method: a queue that reads the whole of its table several times a second and compares each key and value with
-//! what it wrote, as of one moment. The agent compacts all the time (low thresholds, a cooldown of a second) and
-//! gets `kill -9` at random moments; in some of the rounds just after an action has begun. At the end the store is
-//! read with RocksDB itself, the audit log line by line, and both are held against each other and against the log of
-//! the hook inside the target, which knows nothing of either.
+//! Method: a queue that reads the whole of its table several times a second and compares each key and value
+//! with what it wrote, as of one moment. The agent compacts all the time (low thresholds, a cooldown of a
+//! second) and gets `kill -9` at random moments; in some of the rounds just after an action has begun. At the
+//! end the store is read with RocksDB itself, the audit log line by line, and both are held against each
+//! other and against the log of the hook inside the target, which knows nothing of either.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -18,8 +18,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// Targets, one after the other, each with an agent's state of its own: a range that did not stay relieved is left alone
-/// for minutes, and after some twenty kills there is little left to act on.
+/// Targets, one after the other, each with an agent's state of its own: a range that did not stay relieved is
+/// left alone for minutes, and after some twenty kills there is little left to act on.
 const ROUNDS: u64 = 10;
 const KILLS_A_ROUND: u64 = 20;
 /// Each so many-th kill comes just after an action has begun.
@@ -30,8 +30,8 @@ const KILL_AFTER_ACTION_EVERY: u64 = 4;
 const ACTION_WAIT_MAX: Duration = Duration::from_secs(2);
 /// The other kills come up to so long after the start: before, in and after the first window and action.
 const LIFE_MAX_MS: u64 = 600;
-/// Kills after an action has begun or ended come up to so long after that was written down: in it, at its end, when it
-/// is being verified, or in the next.
+/// Kills after an action has begun or ended come up to so long after that was written down: in it, at its
+/// end, when it is being verified, or in the next.
 const IN_ACTION_MAX_MS: u64 = 200;
 const LIMIT: Duration = Duration::from_secs(60);
 const COOLDOWN_SECONDS: i64 = 1;
@@ -73,7 +73,6 @@ impl Random {
 struct Counts {
     /// Kills after an action had begun or ended.
     kills_in_action: u64,
-    /// Actions that were done.
     done: u64,
     /// Actions that were under way when their agent was killed.
     cut_off: u64,
@@ -152,8 +151,8 @@ fn start(directory: &Path, hook_log: &Path) -> Result<Workload> {
     Ok(workload)
 }
 
-/// Each action has one number, one beginning and one end, in the store and in the audit log; the hook has done no
-/// compaction that is not among them; and no range was acted on again within its cooldown.
+/// Each action has one number, one beginning and one end, in the store and in the audit log; the hook has
+/// done no compaction that is not among them; and no range was acted on again within its cooldown.
 fn check_history(state: &Path, hook_log: &str) -> Result<Counts> {
     let actions = state::actions(state)?;
     let mut by_state: BTreeMap<String, u64> = BTreeMap::new();
@@ -191,7 +190,8 @@ fn check_history(state: &Path, hook_log: &str) -> Result<Counts> {
     Ok(Counts { done, cut_off, ..Counts::default() })
 }
 
-/// Whether an action was under way when its agent was killed: what became of it the hook said afterwards, or nobody.
+/// Whether an action was under way when its agent was killed: what became of it the hook said afterwards, or
+/// nobody.
 fn was_cut_off(action: &Action) -> bool {
     action.state.end().is_some_and(|end| end.message.starts_with("the agent ended"))
 }

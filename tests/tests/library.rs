@@ -13,7 +13,8 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(60);
 /// Debian's RocksDB, which `db_bench` is linked to.
 const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/librocksdb.so.7.8";
-/// Offset of `internal_key_skipped_count` in RocksDB 7.8, and of its `perf_context` in its thread-local block.
+/// Offset of `internal_key_skipped_count` in RocksDB 7.8, and of its `perf_context` in its thread-local
+/// block.
 const SKIP_OFFSET: u32 = 224;
 const PERF_CONTEXT_BYTES: u64 = 784;
 
@@ -31,8 +32,9 @@ fn a_file_that_is_no_library_is_an_answer() -> Result<()> {
     Ok(())
 }
 
-/// Goal: a `perf_context` of a size that no release has is not refused when the library itself tells its layout.
-/// Method: a copy of Debian's library, in whose symbol table another size is written, in a running process.
+/// Goal: a `perf_context` of a size that no release has is not refused when the library itself tells its
+/// layout. Method: a copy of Debian's library, in whose symbol table another size is written, in a running
+/// process.
 #[test]
 fn an_unknown_size_is_settled_by_the_library() -> Result<()> {
     let module = inspected(|symbol| {
@@ -85,8 +87,8 @@ fn inspected(change: impl Fn(&mut SymbolEntry)) -> Result<Value> {
 
 /// The library's bytes with another kind and size of `perf_context`.
 fn with_another_symbol(mut library: Vec<u8>, change: impl Fn(&mut SymbolEntry)) -> Result<Vec<u8>> {
-    // An entry of a symbol table: name, kind with binding, section, then the value, an offset of 0xc8 here, and
-    // the size.
+    // An entry of a symbol table: name, kind with binding, section, then the value, an offset of 0xc8 here,
+    // and the size.
     let known = [0xc8_u64.to_le_bytes(), PERF_CONTEXT_BYTES.to_le_bytes()].concat();
     let found = library.windows(known.len()).position(|window| window == known);
     let value_at = found.context("the library has no perf_context as it was in 7.8.3")?;

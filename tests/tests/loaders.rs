@@ -1,8 +1,8 @@
 //! libbpf and aya bring the same objects into the kernel, and count the same.
 //!
-//! Method: the same seeks of RocksDB's own benchmark, on the same database and with the same seed, are observed
-//! once with each loader; both arm their probes in the same way. All sums have to be equal, and equal to
-//! what the benchmark counted itself.
+//! Method: the same seeks of RocksDB's own benchmark, on the same database and with the same seed, are
+//! observed once with each loader; both arm their probes in the same way. All sums have to be equal, and
+//! equal to what the benchmark counted itself.
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
@@ -83,8 +83,8 @@ struct Sums {
     block_reads_timed: u64,
     /// Firings of each site's probes.
     sites: Value,
-    /// Block reads of all SST files and their bytes. Not file by file: it takes a moment to find out where files
-    /// have their names, and what was read until then belongs to none.
+    /// Block reads of all SST files and their bytes. Not file by file: it takes a moment to find out where
+    /// files have their names, and what was read until then belongs to none.
     files: (u64, u64),
     /// Of each painful operation, in order: kind, keys and counters.
     operations_seen: Vec<(String, String, String, Value, Value)>,

@@ -1,8 +1,8 @@
 //! Under musl Sexton counts exactly, and writes where the perf level is and nowhere else.
 //!
-//! Method: a C program on Debian's musl, whose file is called `libc.so`, opens RocksDB's own library for musl late, so that
-//! a thread's counters are only found through musl's dynamic thread vector. It prints what RocksDB's perf contexts counted
-//! and what RocksDB says the perf level is.
+//! Method: a C program on Debian's musl, whose file is called `libc.so`, opens RocksDB's own library for musl
+//! late, so that a thread's counters are only found through musl's dynamic thread vector. It prints what
+//! RocksDB's perf contexts counted and what RocksDB says the perf level is.
 
 use anyhow::{Context, Result, ensure};
 use sexton_tests::agent::{self, Agent, Observer, count, list, text};

@@ -1,10 +1,10 @@
-//! MyRocks is acted on by a statement: a long run of deleted rows hurts its readers, the agent has the column family
-//! compacted, once, and the tombstones are gone.
+//! MyRocks is acted on by a statement: a long run of deleted rows hurts its readers, the agent has the column
+//! family compacted, once, and the tombstones are gone.
 //!
-//! Method: a private MariaDB server with users and passwords and a table of which a run of rows is deleted. A session
-//! counts rows across the run, again and again. MyRocks' own word on its SST files
-//! (`information_schema.ROCKSDB_INDEX_FILE_MAP`) and the table's checksum are the truth; the agent's history is compared
-//! with them.
+//! Method: a private MariaDB server with users and passwords and a table of which a run of rows is deleted. A
+//! session counts rows across the run, again and again. MyRocks' own word on its SST files
+//! (`information_schema.ROCKSDB_INDEX_FILE_MAP`) and the table's checksum are the truth; the agent's history
+//! is compared with them.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -31,7 +31,8 @@ const LAST_DELETED: u64 = 80_000;
 const USER: &str = "sexton";
 const PASSWORD: &str = "ticks-of-7-clocks";
 
-/// Root is let in by the server without a password, and the agent is not root there: it is somebody with these grants.
+/// Root is let in by the server without a password, and the agent is not root there: it is somebody with
+/// these grants.
 fn policy(mode: &str, server: &Server, password_file: &Path) -> String {
     format!(
         r#"mode: {mode}
@@ -52,8 +53,8 @@ guards: {{ target_age: 0s }}
     )
 }
 
-/// A plan costs the whole column family and shows the line to type; a wrong password pauses the target and says what to
-/// do; the right one has the column family compacted once, and its rows are what they were.
+/// A plan costs the whole column family and shows the line to type; a wrong password pauses the target and
+/// says what to do; the right one has the column family compacted once, and its rows are what they were.
 #[test]
 fn a_column_family_is_compacted_once_and_keeps_its_rows() -> Result<()> {
     let _alone = agent::exclusively()?;

@@ -70,7 +70,6 @@ fn throttle(value_file: &Path) -> String {
 
 /// Values outside the window: budget in bytes a second, whether it is open, the throttle.
 const OUTSIDE: (f64, bool, &str) = (8.0 * 1024.0 * 1024.0, false, "slow");
-/// Values inside.
 const INSIDE: (f64, bool, &str) = (128.0 * 1024.0 * 1024.0, true, "fast");
 
 /// Runs an agent whose window is open between two minutes since the epoch, and waits for both values to

@@ -1,8 +1,8 @@
-//! Where the policy says so, threads that count nothing are made to count, and get their former level back, whatever
-//! happens to the agent.
+//! Where the policy says so, threads that count nothing are made to count, and get their former level back,
+//! whatever happens to the agent.
 //!
-//! Method: `db_bench` seeks over deleted keys with its perf level off, as it has it by default. `sexton observe` is the
-//! witness of what its threads' level is and whether their counters move.
+//! Method: `db_bench` seeks over deleted keys with its perf level off, as it has it by default. `sexton
+//! observe` is the witness of what its threads' level is and whether their counters move.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;

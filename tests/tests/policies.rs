@@ -1,7 +1,7 @@
 //! The example policies, the script for Ozone and the Prometheus rules that come with the project are right.
 //!
-//! Method: the real `sexton policy check` on each policy, the script's own tests, and `promtool`'s own check and unit
-//! tests on the rules.
+//! Method: the real `sexton policy check` on each policy, the script's own tests, and `promtool`'s own check
+//! and unit tests on the rules.
 
 use anyhow::{Context, Result, ensure};
 use sexton_tests::{agent, artifact};

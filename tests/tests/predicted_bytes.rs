@@ -2,8 +2,8 @@
 //!
 //! Databases of differing shapes are built with RocksDB; the agent's own reader sees their files and options;
 //! the tuner predicts; then these keys are compacted and the input sizes of the jobs in RocksDB's event log
-//! are summed up. Every slice has to be within a fifth. Deletions are left in its files where the tuner says so, and
-//! nowhere else: of slices that the planner cuts, nowhere.
+//! are summed up. Every slice has to be within a fifth. Deletions are left in its files where the tuner says
+//! so, and nowhere else: of slices that the planner cuts, nowhere.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -381,8 +381,8 @@ fn small(options: &mut Options) {
 
 /// Several levels, filled by RocksDB's own compactions, in another way each time.
 ///
-/// Of a wide file in L0 that goes down through three levels below it (static sizes) a prediction was 11 to 29 %
-/// off, by where RocksDB happened to cut what it wrote on the way. The dynamic levels stay within a fifth.
+/// Of a wide file in L0 that goes down through three levels below it (static sizes) a prediction was 11 to 29
+/// % off, by where RocksDB happened to cut what it wrote on the way. The dynamic levels stay within a fifth.
 fn growing(options: &mut Options, is_dynamic: bool) {
     options.set_disable_auto_compactions(false);
     options.set_level_compaction_dynamic_level_bytes(is_dynamic);
@@ -398,7 +398,6 @@ fn universal(options: &mut Options, levels: i32) {
     options.set_num_levels(levels);
 }
 
-/// Fills a database.
 struct Writer {
     database: DB,
 }
@@ -472,7 +471,6 @@ struct Row {
     reported: u64,
     /// Deletions that are said to be left in its files.
     left_predicted: u64,
-    /// Those that are.
     left: u64,
     /// The files before, and the jobs as RocksDB told them.
     details: String,

@@ -1,8 +1,9 @@
-//! Remedies other than compaction, on a real target: a column family is flushed, an option is set; and what is set is
-//! put back, however the agent ends.
+//! Remedies other than compaction, on a real target: a column family is flushed, an option is set; and what
+//! is set is put back, however the agent ends.
 //!
-//! Method: a queue whose tombstones lie in the memtable, with the hook preloaded. RocksDB itself is the witness: its log
-//! tells of flushes, its OPTIONS file of options, its `PerfContext` of tombstones that lists step over.
+//! Method: a queue whose tombstones lie in the memtable, with the hook preloaded. RocksDB itself is the
+//! witness: its log tells of flushes, its OPTIONS file of options, its `PerfContext` of tombstones that lists
+//! step over.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -141,7 +142,8 @@ fn tombstones_in_a_memtable_are_flushed_and_then_compacted() -> Result<()> {
     ensure!(tombstones >= TOMBSTONES as f64, "a list steps over {tombstones} tombstones only");
     let flushes = queue.manual_flushes()?;
 
-    // A compaction of the one file that readers end in costs no more, so where it is allowed it is what is planned.
+    // A compaction of the one file that readers end in costs no more, so where it is allowed it is what is
+    // planned.
     let mut agent = Agent::start(directory.path(), &policy(queue.pid(), "advise", "[flush]"))?;
     agent.wait_for(LIMIT, "a plan to flush", |agent| {
         let plan = agent.get("/api/v1/plan")?;

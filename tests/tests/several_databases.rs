@@ -1,8 +1,8 @@
 //! What is said of each database of a process that has several, and of one whose files are gone.
 //!
-//! Method: a Python program on Debian's RocksDB lists four of its nine databases in turn: one ten times as often as the
-//! others, one whose tombstones are in its memtable, one with an Env of its own. `sexton plan` is asked; then the
-//! directories are deleted under the program, which lists on, and it is asked again.
+//! Method: a Python program on Debian's RocksDB lists four of its nine databases in turn: one ten times as
+//! often as the others, one whose tombstones are in its memtable, one with an Env of its own. `sexton plan`
+//! is asked; then the directories are deleted under the program, which lists on, and it is asked again.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;

@@ -1,8 +1,9 @@
-//! The state and what may happen to it: a full disk, a target that ends in a slice, a policy that goes, a newer
-//! schema, damage, two agents. Each has a named event or a clear error, nothing is lost, and nobody panics.
+//! The state and what may happen to it: a full disk, a target that ends in a slice, a policy that goes, a
+//! newer schema, damage, two agents. Each has a named event or a clear error, nothing is lost, and nobody
+//! panics.
 //!
-//! Method: the real agent and a real queue that it acts on. The full disk is a small tmpfs that this test mounts and
-//! fills; it is the kernel that says that there is no room.
+//! Method: the real agent and a real queue that it acts on. The full disk is a small tmpfs that this test
+//! mounts and fills; it is the kernel that says that there is no room.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;

@@ -1,8 +1,8 @@
-//! Throttles of a policy: what fails is tried less and less often and is one action all the same, and what is in force is
-//! what the target says, where it can be asked.
+//! Throttles of a policy: what fails is tried less and less often and is one action all the same, and what is
+//! in force is what the target says, where it can be asked.
 //!
-//! Method: a real target, and commands that write down each call. How often a command was called is read from that, not
-//! from what the agent says.
+//! Method: a real target, and commands that write down each call. How often a command was called is read from
+//! that, not from what the agent says.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;

@@ -1,8 +1,8 @@
 //! `sexton top` shows what the agent sees, and gives the terminal back as it was.
 //!
 //! Method: a queue workload, an agent that watches it, and the view in a real pseudo-terminal, which `script`
-//! makes: keys go in through its pipe, the screen comes out of it. A shell inside the terminal notes the terminal's
-//! modes before and after, and the exit code.
+//! makes: keys go in through its pipe, the screen comes out of it. A shell inside the terminal notes the
+//! terminal's modes before and after, and the exit code.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
@@ -23,7 +23,6 @@ const COLUMNS: usize = 120;
 const SECOND_LIMIT: Duration = Duration::from_secs(30);
 /// Leaves the alternate screen: the last thing a terminal is told.
 const LEAVE: &str = "\u{1b}[?1049l";
-/// Enters it.
 const ENTER: &str = "\u{1b}[?1049h";
 
 fn workload(directory: &Path) -> Result<Workload> {
@@ -142,8 +141,8 @@ impl View {
     }
 }
 
-/// What stands on a terminal that was sent this: characters go where the cursor is, which `ESC [ row ; column H`
-/// moves; all other sequences change no character, but the one that clears.
+/// What stands on a terminal that was sent this: characters go where the cursor is, which `ESC [ row ; column
+/// H` moves; all other sequences change no character, but the one that clears.
 fn screen(sent: &str) -> String {
     let mut cells = vec![vec![' '; COLUMNS]; ROWS];
     let (mut row, mut column) = (0, 0);

@@ -1,8 +1,8 @@
-//! Tombstones are charged to the iterator that walked over them, not to the one that its thread positioned last; where
-//! that does not show, nothing is done.
+//! Tombstones are charged to the iterator that walked over them, not to the one that its thread positioned
+//! last; where that does not show, nothing is done.
 //!
-//! Method: a Python program positions an iterator before forty thousand tombstones, positions one of another column family,
-//! and moves the first one.
+//! Method: a Python program positions an iterator before forty thousand tombstones, positions one of another
+//! column family, and moves the first one.
 
 use anyhow::{Result, ensure};
 use serde_json::Value;

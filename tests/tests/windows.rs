@@ -89,8 +89,8 @@ fn without_a_sentinel_a_window_counts_what_its_probes_saw() -> Result<()> {
     Ok(())
 }
 
-/// The steps of a window, with those that may block in other threads: what is hit before the last step is a cost and
-/// nothing else, and what comes after it is followed.
+/// The steps of a window, with those that may block in other threads: what is hit before the last step is a
+/// cost and nothing else, and what comes after it is followed.
 #[test]
 fn nothing_is_followed_before_all_probes_are_in_their_places() -> Result<()> {
     let _alone = agent::exclusively()?;

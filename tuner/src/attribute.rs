@@ -2,11 +2,12 @@
 //!
 //! A record says where an operation began and how many tombstones it skipped, not where they lie. The
 //! SST files say how many deletions lie beside the key: walking from there in the operation's direction uses
-//! them up. What is left over is in no file that was seen. It is in a memtable as far as RocksDB counts deletions
-//! there, near where the operation came to an end; the rest is unexplained, shown, and nothing is promised for it.
+//! them up. What is left over is in no file that was seen. It is in a memtable as far as RocksDB counts
+//! deletions there, near where the operation came to an end; the rest is unexplained, shown, and nothing is
+//! promised for it.
 //!
-//! A positioning call looks the way that its kind says, the scan behind it the way that its end tells: after a
-//! `Seek` with `Prev` behind it the two part at the key.
+//! A positioning call looks the way that its kind says, the scan behind it the way that its end tells: after
+//! a `Seek` with `Prev` behind it the two part at the key.
 
 use crate::candidate::{CandidateInput, candidates, overlapping, shares};
 use crate::cost::Levels;
@@ -30,7 +31,8 @@ pub(crate) struct ColumnFamily<'a> {
     pub(crate) ranges: Vec<KeyRange>,
     shares: Vec<Share>,
     files_in_range: Vec<Vec<&'a SstFile>>,
-    /// Deletions in its memtables: no operation can have met more of them there. 0 where RocksDB could not be asked.
+    /// Deletions in its memtables: no operation can have met more of them there. 0 where RocksDB could not be
+    /// asked.
     memtable_deletions: u64,
     /// Number of the first range among all column families' ranges.
     first_range: u32,
@@ -131,8 +133,8 @@ impl<'a> ColumnFamily<'a> {
         self.ranges.partition_point(|range| range.begin <= *key).saturating_sub(1)
     }
 
-    /// Walks the operation's legs, one after the other: range and tombstones each, and what is left over. What the
-    /// files do not have on one side of the key is looked for on the other one as well.
+    /// Walks the operation's legs, one after the other: range and tombstones each, and what is left over.
+    /// What the files do not have on one side of the key is looked for on the other one as well.
     fn walk_all(
         &self,
         operation: &Observation,
@@ -187,7 +189,8 @@ impl<'a> ColumnFamily<'a> {
         (parts, left_over)
     }
 
-    /// What of a range lies ahead of the operation: all of it, but in the first only what is on that side of the key.
+    /// What of a range lies ahead of the operation: all of it, but in the first only what is on that side of
+    /// the key.
     fn ahead(&self, operation: &Observation, start: usize, index: usize, is_forward: bool) -> Share {
         let whole = self.shares.get(index).copied().unwrap_or_default();
         let (Some(range), Some(files)) = (self.ranges.get(index), self.files_in_range.get(index)) else {
@@ -322,7 +325,8 @@ mod tests {
         [file(1, "a0", "a9"), file(2, "b0", "b9")]
     }
 
-    /// Tombstones of an operation that the files have, and those that they have not, by the begin of the range.
+    /// Tombstones of an operation that the files have, and those that they have not, by the begin of the
+    /// range.
     fn placed(files: &[SstFile], operation: &Observation) -> Vec<(Key, u64, u64)> {
         let files: Vec<&SstFile> = files.iter().collect();
         let input = CandidateInput {
@@ -363,7 +367,8 @@ mod tests {
         }
     }
 
-    /// `Seek` to the end of the deleted keys, and `Prev` back over them; the scan ends in the range that it began in.
+    /// `Seek` to the end of the deleted keys, and `Prev` back over them; the scan ends in the range that it
+    /// began in.
     #[test]
     fn a_seek_with_prev_behind_it_looks_behind_its_key() {
         let files = beside_a_key();

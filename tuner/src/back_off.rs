@@ -32,8 +32,8 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// Whether it may be tried now. A clock that was set back by more than the longest pause is believed and the pause is
-    /// over: nobody waits for a day that has been before.
+    /// Whether it may be tried now. A clock that was set back by more than the longest pause is believed and
+    /// the pause is over: nobody waits for a day that has been before.
     pub fn may_try(&self, back_off: BackOff, now: Timestamp) -> bool {
         self.seconds_left(back_off, now) == 0
     }
@@ -99,7 +99,8 @@ mod tests {
     }
 
     proptest! {
-        /// A thing that always fails is tried no more often than once in the longest pause, but for the first few times.
+        /// A thing that always fails is tried no more often than once in the longest pause, but for the first
+        /// few times.
         #[test]
         fn what_always_fails_is_tried_rarely(hours in 1i64..48, step in 1i64..30) {
             let mut retry = Retry::default();

@@ -23,8 +23,8 @@ pub enum Bottommost {
     /// `kIfHaveCompactionFilter`, RocksDB's default: nothing, where there is no filter.
     #[default]
     Default,
-    /// `kForceOptimized`: those that the compaction has not just written are rewritten, but only up to the first
-    /// that it has.
+    /// `kForceOptimized`: those that the compaction has not just written are rewritten, but only up to the
+    /// first that it has.
     ForceOptimized,
     /// `kForce`: all of them are rewritten.
     Force,
@@ -125,14 +125,15 @@ impl Levels {
     }
 
     /// The cheapest way of compacting the range that leaves no deletion in its bottommost files as it is:
-    /// these are forced only where they hold some, and plainly only where `kForceOptimized` would not reach them all.
+    /// these are forced only where they hold some, and plainly only where `kForceOptimized` would not reach
+    /// them all.
     pub fn compaction(&self, range: &KeyRange) -> (Bottommost, Prediction) {
         self.least(range, &[Bottommost::Default, Bottommost::ForceOptimized])
     }
 
-    /// The cheapest way that also removes what a flush brings down to the bottommost level: tombstones in memtables
-    /// that nothing lies below are moved there as they are. Where files there hold others already, the flush can come
-    /// to lie between them, and so all are forced.
+    /// The cheapest way that also removes what a flush brings down to the bottommost level: tombstones in
+    /// memtables that nothing lies below are moved there as they are. Where files there hold others already,
+    /// the flush can come to lie between them, and so all are forced.
     pub fn compaction_of_memtables(&self, range: &KeyRange) -> (Bottommost, Prediction) {
         match self.predict(range, Bottommost::Default).deletions_left {
             0 => self.least(range, &[Bottommost::ForceOptimized]),
@@ -317,7 +318,8 @@ mod tests {
         assert_eq!(walk.largest_job_bytes, 11_111);
     }
 
-    /// A file that the compaction has written itself has no link yet, and a file that is only moved is not replaced.
+    /// A file that the compaction has written itself has no link yet, and a file that is only moved is not
+    /// replaced.
     #[test]
     fn files_that_hard_links_keep_are_counted_once() {
         let numbered = |number, level, smallest, largest, size_bytes| SstFile {

@@ -3,11 +3,12 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Hours that are remembered: the running one and 24 whole ones, so that nothing younger than a day is forgotten.
+/// Hours that are remembered: the running one and 24 whole ones, so that nothing younger than a day is
+/// forgotten.
 const HOURS: usize = 25;
 
-/// Hours that a clock may be behind an hour that it was in: one, where it was set back by less. What lies farther ahead was
-/// noted by a clock that was wrong, and would count until that time comes.
+/// Hours that a clock may be behind an hour that it was in: one, where it was set back by less. What lies
+/// farther ahead was noted by a clock that was wrong, and would count until that time comes.
 const HOURS_AHEAD_MAX: i64 = 1;
 
 /// Most bytes of one hour that are believed: 64 TiB, 18 GiB a second, are more than the disks of a node take.
@@ -21,8 +22,8 @@ pub struct DailyBytes {
 }
 
 impl DailyBytes {
-    /// As much of it as can be believed: what an earlier agent has left may hold what it was told by a target, or hours of
-    /// a clock that was wrong.
+    /// As much of it as can be believed: what an earlier agent has left may hold what it was told by a
+    /// target, or hours of a clock that was wrong.
     pub fn believable(mut self, now: Timestamp) -> DailyBytes {
         self.hours.retain(|(_, bytes)| *bytes <= BYTES_PER_HOUR_MAX);
         self.forget(hour_of(now));

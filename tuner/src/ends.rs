@@ -1,7 +1,7 @@
 //! Ends of a range that are open, and what RocksDB is told instead.
 //!
-//! Without an end RocksDB flushes the memtables whatever they hold, and takes each level that has a file as one that has
-//! keys of the range. With the outermost files' keys it looks whether there are any.
+//! Without an end RocksDB flushes the memtables whatever they hold, and takes each level that has a file as
+//! one that has keys of the range. With the outermost files' keys it looks whether there are any.
 
 use crate::evidence::SstFile;
 use crate::range::KeyRange;
@@ -11,9 +11,9 @@ use crate::remedy::are_in_memtables;
 /// Longest key that stands in for an open end: actuators take longer ones, but not much longer.
 const KEY_BYTES_MAX: usize = 1024;
 
-/// The range with the outermost files' keys in place of ends that are open; `files` are the live files of the column
-/// family. Unchanged where no file holds a key of it, and where the tombstones `of` the range that it was cut from lie in
-/// memtables: these can reach out of all files, and are to be flushed.
+/// The range with the outermost files' keys in place of ends that are open; `files` are the live files of the
+/// column family. Unchanged where no file holds a key of it, and where the tombstones `of` the range that it
+/// was cut from lie in memtables: these can reach out of all files, and are to be flushed.
 pub fn closed(range: &KeyRange, files: &[&SstFile], of: &RangeAssessment) -> KeyRange {
     if are_in_memtables(of) {
         return range.clone();

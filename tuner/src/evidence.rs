@@ -204,8 +204,8 @@ pub struct Observation {
     /// stepped over, by the iterator's own count. RocksDB's counters stood still.
     #[serde(default)]
     pub estimated: bool,
-    /// Whether too many of its tombstones may be another iterator's to say where they lie: several iterators of the thread
-    /// had moved.
+    /// Whether too many of its tombstones may be another iterator's to say where they lie: several iterators
+    /// of the thread had moved.
     #[serde(default)]
     pub ambiguous: bool,
 }
@@ -270,8 +270,8 @@ pub struct SstFile {
     pub largest: Key,
 }
 
-/// Deletions in the memtables of a column family, by RocksDB's own count: what readers step over there is at most
-/// this many.
+/// Deletions in the memtables of a column family, by RocksDB's own count: what readers step over there is at
+/// most this many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemtableDeletions {
     /// `rocksdb.num-deletes-active-mem-table`.
@@ -296,8 +296,8 @@ pub struct PastAction {
     pub range: KeyRange,
     /// When it ended, in seconds since the Unix epoch.
     pub ended_unix_s: i64,
-    /// Whether verification found the promised gain; `None` while not yet verified, and where nothing is verified:
-    /// it was interrupted, or given up.
+    /// Whether verification found the promised gain; `None` while not yet verified, and where nothing is
+    /// verified: it was interrupted, or given up.
     pub helped: Option<bool>,
     /// Whether its measurement is still owed.
     #[serde(default)]
@@ -333,16 +333,16 @@ pub struct Evidence {
     /// Numbers of those that have a hard link elsewhere: to replace them frees nothing.
     #[serde(default)]
     pub linked_files: BTreeSet<u64>,
-    /// Why its SST files cannot be seen; `None` where they were read. Without them it is known what readers lose, and
-    /// not what could be done about it nor at what cost.
+    /// Why its SST files cannot be seen; `None` where they were read. Without them it is known what readers
+    /// lose, and not what could be done about it nor at what cost.
     #[serde(default)]
     pub files_unseen: Option<String>,
-    /// Deletions in memtables by column family, read when the window was over; those that RocksDB could not be asked
-    /// of are missing.
+    /// Deletions in memtables by column family, read when the window was over; those that RocksDB could not
+    /// be asked of are missing.
     #[serde(default)]
     pub memtables: BTreeMap<String, MemtableDeletions>,
-    /// Options of its column families, by name. Those that are missing are taken to have RocksDB's defaults, but for the
-    /// comparator: it is not known.
+    /// Options of its column families, by name. Those that are missing are taken to have RocksDB's defaults,
+    /// but for the comparator: it is not known.
     #[serde(default)]
     pub column_families: BTreeMap<String, ColumnFamilyOptions>,
     /// What the window saw read from this database's SST files.
@@ -350,8 +350,8 @@ pub struct Evidence {
     pub file_reads: Vec<FileReads>,
     /// Earlier actions, newest last.
     pub past_actions: Vec<PastAction>,
-    /// What tombstones and block reads cost this database's readers, as learnt over its windows; `None`: what this
-    /// window tells alone.
+    /// What tombstones and block reads cost this database's readers, as learnt over its windows; `None`: what
+    /// this window tells alone.
     #[serde(default)]
     pub costs: Option<EventCosts>,
 }

@@ -68,8 +68,8 @@ impl Governor {
         self.budget
     }
 
-    /// Keeps another budget from now on. What was saved stays, as far as the new one could have saved it; what is owed
-    /// is owed.
+    /// Keeps another budget from now on. What was saved stays, as far as the new one could have saved it;
+    /// what is owed is owed.
     pub fn set_budget(&mut self, budget: CoreShare) {
         self.budget = budget;
         self.available = self.available.min(units_of(budget, SAVED_NS_MAX));

@@ -1,7 +1,7 @@
 //! Guards: whether a target can bear an action now, and whether it still can while one runs.
 //!
-//! Readings and the policy's limits go in, a verdict comes out. A reading that cannot be had objects to nothing;
-//! [`Readings::unread`] says which these are. Reading is the agent's, and so is stopping what runs.
+//! Readings and the policy's limits go in, a verdict comes out. A reading that cannot be had objects to
+//! nothing; [`Readings::unread`] says which these are. Reading is the agent's, and so is stopping what runs.
 
 use crate::latency::LatencyReading;
 use crate::policy::GuardPolicy;
@@ -115,7 +115,8 @@ impl FamilyReadings {
 /// What is known of a target and of what it stands on; `None`: it could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Readings {
-    /// The database's column families, as far as they are known: RocksDB delays the writes of all for one of them.
+    /// The database's column families, as far as they are known: RocksDB delays the writes of all for one of
+    /// them.
     pub families: Vec<FamilyReadings>,
     /// `rocksdb.mem-table-flush-pending` of the column family.
     pub is_flush_pending: Option<bool>,
@@ -209,8 +210,8 @@ pub fn before(policy: &GuardPolicy, readings: &Readings, price: DiskPrice) -> Re
     gravest(objections)
 }
 
-/// Whether a flush that writes up to `flush_bytes` may begin; the gravest objection. It adds a file to L0 and more to
-/// compact; compactions that run are none of its business.
+/// Whether a flush that writes up to `flush_bytes` may begin; the gravest objection. It adds a file to L0 and
+/// more to compact; compactions that run are none of its business.
 ///
 /// # Errors
 /// The objection.
@@ -228,8 +229,8 @@ pub fn before_flush(policy: &GuardPolicy, readings: &Readings, flush_bytes: u64)
     ])
 }
 
-/// Whether an option may be set; the gravest objection. It writes nothing by itself, but what is in trouble already
-/// is not changed.
+/// Whether an option may be set; the gravest objection. It writes nothing by itself, but what is in trouble
+/// already is not changed.
 ///
 /// # Errors
 /// The objection.
@@ -243,8 +244,9 @@ fn gravest<const COUNT: usize>(objections: [Objection; COUNT]) -> Result<(), Gua
     objections.into_iter().flatten().next().map_or(Ok(()), Err)
 }
 
-/// What becomes of a slice that runs and was stopped `interruptions` times already: paused at the first objection,
-/// halved at the second, given up at the third. Where writes are stopped or the disk is full it is given up at once.
+/// What becomes of a slice that runs and was stopped `interruptions` times already: paused at the first
+/// objection, halved at the second, given up at the third. Where writes are stopped or the disk is full it is
+/// given up at once.
 ///
 /// What the slice itself brings about is no objection: it flushes, and it is a compaction on the device.
 pub fn during(policy: &GuardPolicy, readings: &Readings, interruptions: u32) -> Course {
@@ -319,7 +321,8 @@ impl Check<'_> {
         )
     }
 
-    /// The column family that is furthest over its limit, with what there is, the limit, and what it is a share of.
+    /// The column family that is furthest over its limit, with what there is, the limit, and what it is a
+    /// share of.
     fn worst(
         &self,
         of: impl Fn(&FamilyReadings) -> Option<(u64, u64, u64)>,
@@ -339,8 +342,8 @@ impl Check<'_> {
         )
     }
 
-    /// A slice is written anew before the files that it replaces are removed. What hard links keep of these is not given
-    /// back, so that much more has to be free.
+    /// A slice is written anew before the files that it replaces are removed. What hard links keep of these
+    /// is not given back, so that much more has to be free.
     fn disk_space(&self, price: DiskPrice) -> Objection {
         let DiskPrice { written_bytes, linked_bytes } = price;
         let free = self.readings.disk_free_bytes?;

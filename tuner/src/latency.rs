@@ -49,8 +49,8 @@ impl LatencyHistogram {
         self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// The latency in nanoseconds that this share of them, 0 to 1, does not exceed; `None` of nothing. Within a
-    /// bucket they are taken to be spread evenly.
+    /// The latency in nanoseconds that this share of them, 0 to 1, does not exceed; `None` of nothing. Within
+    /// a bucket they are taken to be spread evenly.
     pub fn quantile_ns(&self, share: f64) -> Option<f64> {
         let wanted = self.count() as f64 * share.clamp(0.0, 1.0);
         let mut below = 0.0;

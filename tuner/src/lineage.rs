@@ -1,24 +1,25 @@
 //! Whose the SST files of a database are: which of those that share files by hard links was there first.
 //!
-//! A checkpoint, a snapshot and a backup made of hard links have the files of the database that they were taken of.
-//! Right after the taking all files of both have two links, so that the links alone do not tell which is which. What
-//! tells is when things were born: a database's directory is there before its own files are. A file that is older than
-//! the directory it stands in was linked into it. It still tells when the older database has compacted and removed its
-//! own link, so that nothing is shared any more: what goes by a checkpoint's files (the metadata of a snapshot) may go
-//! by them still.
+//! A checkpoint, a snapshot and a backup made of hard links have the files of the database that they were
+//! taken of. Right after the taking all files of both have two links, so that the links alone do not tell
+//! which is which. What tells is when things were born: a database's directory is there before its own files
+//! are. A file that is older than the directory it stands in was linked into it. It still tells when the
+//! older database has compacted and removed its own link, so that nothing is shared any more: what goes by a
+//! checkpoint's files (the metadata of a snapshot) may go by them still.
 //!
-//! One kind of file tells nothing: RocksDB flushes memtables while it makes a checkpoint, into a file of the database
-//! that is born after the checkpoint's directory and then linked there. Of two databases that are both known, the one
-//! with the older directory is the owner of such a file. Where the other is not known, a file is taken for the
-//! database's own only if it was born long after the directory; else it cannot be told, and that is said.
+//! One kind of file tells nothing: RocksDB flushes memtables while it makes a checkpoint, into a file of the
+//! database that is born after the checkpoint's directory and then linked there. Of two databases that are
+//! both known, the one with the older directory is the owner of such a file. Where the other is not known, a
+//! file is taken for the database's own only if it was born long after the directory; else it cannot be told,
+//! and that is said.
 //!
 //! Reading all this is the agent's.
 
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// The making of a checkpoint flushes memtables after it has made the directory: a file that was born later than so long
-/// after the directory is none of these. A flush takes seconds, more on a busy disk.
+/// The making of a checkpoint flushes memtables after it has made the directory: a file that was born later
+/// than so long after the directory is none of these. A flush takes seconds, more on a busy disk.
 pub const CHECKPOINT_FLUSH_NS_MAX: i64 = 60_000_000_000;
 
 /// A file or a directory, whatever it is called.
@@ -84,8 +85,8 @@ pub enum Lineage {
     },
 }
 
-/// The lineage of each of these databases, in their order. All that are open should be among them: what is not open is
-/// told by the births of files alone.
+/// The lineage of each of these databases, in their order. All that are open should be among them: what is
+/// not open is told by the births of files alone.
 pub fn lineages(databases: &[&Links]) -> Vec<Lineage> {
     let mut holders: HashMap<Inode, Vec<&Links>> = HashMap::new();
     for database in databases {

@@ -121,8 +121,8 @@ pub struct ColumnFamilyOptions {
     /// `soft_pending_compaction_bytes_limit`: from so many bytes that wait for compaction on writes are
     /// delayed; 0 is never.
     pub soft_pending_compaction_bytes_limit: u64,
-    /// `disable_auto_compactions`: then nothing but a manual compaction empties L0, and neither its files nor bytes that
-    /// wait for compaction delay writes.
+    /// `disable_auto_compactions`: then nothing but a manual compaction empties L0, and neither its files nor
+    /// bytes that wait for compaction delay writes.
     pub disable_auto_compactions: bool,
     /// `compression`.
     pub compression: String,

@@ -1,9 +1,9 @@
 //! Seek pain: reader time lost to tombstones and block misses, and how a window's is extrapolated.
 //!
 //! The probes count; they do not say how long one tombstone took. That is learnt from operations whose
-//! pain lies in the seek, because its latency is exact ([`crate::relief`]). A scan's elapsed time has the caller's
-//! own time in it, so there it is only a limit. Block reads are timed one by one where their function was found;
-//! a price for them is needed only for those that were not.
+//! pain lies in the seek, because its latency is exact ([`crate::relief`]). A scan's elapsed time has the
+//! caller's own time in it, so there it is only a limit. Block reads are timed one by one where their
+//! function was found; a price for them is needed only for those that were not.
 
 use crate::evidence::{BlockFetches, Counters, EventCosts, Observation, SentinelInterval, Window};
 use crate::relief::CostFit;
@@ -117,8 +117,8 @@ pub(crate) fn events(operation: &Observation) -> Events {
     }
 }
 
-/// By how much a window's pain is multiplied: the same for all databases of a target, as nothing says of which
-/// database a record was that was lost, or what was counted while no window was open.
+/// By how much a window's pain is multiplied: the same for all databases of a target, as nothing says of
+/// which database a record was that was lost, or what was counted while no window was open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     /// For painful operations whose record was lost, at least 1.
@@ -128,8 +128,8 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// From the counts of the whole target. How many of its records one of its databases has says nothing about how
-    /// many were lost.
+    /// From the counts of the whole target. How many of its records one of its databases has says nothing
+    /// about how many were lost.
     pub fn of(window: &Window, sentinel: &SentinelInterval) -> Scale {
         let painful = window.operations_painful;
         let recorded = painful.saturating_sub(window.records_lost).max(1);

@@ -30,8 +30,8 @@ use std::collections::BTreeMap;
 /// Least share of a range's pain that compaction must relieve; below it readers wait for block reads.
 const RELIEF_SHARE_MIN: f64 = 0.1;
 
-/// A slice that relieves less than this share of what its range does on average, per byte, is left out: at the
-/// edge of a range a whole file would be rewritten for a sliver of it.
+/// A slice that relieves less than this share of what its range does on average, per byte, is left out: at
+/// the edge of a range a whole file would be rewritten for a sliver of it.
 const SLIVER_SHARE: f64 = 0.125;
 
 /// Plans. The same input gives the same plan; actions never overlap and never cost more than the
@@ -429,8 +429,8 @@ impl<'a> Planner<'a> {
         Ok(column_family.clone())
     }
 
-    /// Whether enough time has passed since these keys were last acted on in this way, and it is known what came
-    /// of it.
+    /// Whether enough time has passed since these keys were last acted on in this way, and it is known what
+    /// came of it.
     fn rested(
         &self,
         evidence: &Evidence,
@@ -523,14 +523,14 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Whether a comparator's order is bytewise: ranges are, and in another order their ends would be the wrong way round,
-/// or somewhere else.
+/// Whether a comparator's order is bytewise: ranges are, and in another order their ends would be the wrong
+/// way round, or somewhere else.
 fn is_bytewise(comparator: &str) -> bool {
     Order::of_comparator(comparator) == Some(Order::Bytewise)
 }
 
-/// Whether the database may be acted on at all. A checkpoint may be where the policy names it, and what is open for
-/// reading only never: RocksDB compacts nothing there.
+/// Whether the database may be acted on at all. A checkpoint may be where the policy names it, and what is
+/// open for reading only never: RocksDB compacts nothing there.
 fn may_be_acted_on(policy: &TargetPolicy, evidence: &Evidence) -> Result<(), (Rule, String)> {
     let (name, database) = (&policy.name, &evidence.database);
     let is_named = match policy.naming(database) {

@@ -1,33 +1,34 @@
 //! What probes cost one target by its own counters, held against what their learnt prices say.
 //!
-//! Prices are learnt on functions of the agent's own, and what a firing costs a database differs from that by what the
-//! database has to fetch anew afterwards. But a target counts what it does, and the kernel counts the processor time that
-//! its threads take for it. With probes the same work takes more processor time than just before and just after, and the
-//! difference is what the probes took. One window says that with the machine's noise, so the correction is the weighted
-//! median over many.
+//! Prices are learnt on functions of the agent's own, and what a firing costs a database differs from that by
+//! what the database has to fetch anew afterwards. But a target counts what it does, and the kernel counts
+//! the processor time that its threads take for it. With probes the same work takes more processor time than
+//! just before and just after, and the difference is what the probes took. One window says that with the
+//! machine's noise, so the correction is the weighted median over many.
 //!
-//! The unit of work cancels out as long as the target goes on with what it did: it does not matter how many operations a
-//! second there are, only what one takes. A window around which the mix of the work has changed is left out.
+//! The unit of work cancels out as long as the target goes on with what it did: it does not matter how many
+//! operations a second there are, only what one takes. A window around which the mix of the work has changed
+//! is left out.
 //!
 //! Reading counters and clocks, and pricing hits, is the agent's.
 
 use crate::evidence::Counters;
 use std::collections::VecDeque;
 
-/// Windows that a correction is made of: half an hour of them where there is one every thirty seconds. What the target
-/// was like before that is forgotten.
+/// Windows that a correction is made of: half an hour of them where there is one every thirty seconds. What
+/// the target was like before that is forgotten.
 pub const WINDOWS_KEPT_MAX: usize = 64;
 
 /// Fewest windows that prices are corrected by: of three, two can be disturbed.
 pub const WINDOWS_MIN: usize = 4;
 
-/// Prices are corrected once the correction's standard error is at most this: twice it is what a learnt price is likely to
-/// be off by, and no less is worth correcting.
+/// Prices are corrected once the correction's standard error is at most this: twice it is what a learnt price
+/// is likely to be off by, and no less is worth correcting.
 pub const STANDARD_ERROR_MAX: f64 = 0.2;
 
-/// Corrections that are believed. A trap costs as much in a target as in our own functions, so half of a learnt price is
-/// spent anywhere; four times a price would mean that nearly all of a firing's cost comes after it, which is
-/// another effect.
+/// Corrections that are believed. A trap costs as much in a target as in our own functions, so half of a
+/// learnt price is spent anywhere; four times a price would mean that nearly all of a firing's cost comes
+/// after it, which is another effect.
 pub const RATIOS: (f64, f64) = (0.5, 4.0);
 
 /// How well the learnt price is known without any window, as the standard error of a ratio of 1.
@@ -36,8 +37,8 @@ const LEARNT_PRICE_ERROR: f64 = 0.5;
 /// What the speed of a processor differs by from one stretch of time to the next, with nobody to blame.
 const SPEED_NOISE: f64 = 0.05;
 
-/// What the kernel's word on a thread's processor time is late by, as a standard error: it is brought up to date at each
-/// tick, every 4 ms as a rule.
+/// What the kernel's word on a thread's processor time is late by, as a standard error: it is brought up to
+/// date at each tick, every 4 ms as a rule.
 const PROCESSOR_TIME_ERROR_NS: f64 = 1_600_000.0;
 
 /// Least standard error of a single window: what is common to all of it is not seen in it.
@@ -55,11 +56,12 @@ const NOMINAL_NS_MIN: f64 = 50_000.0;
 /// Greatest share of the work that may be of another kind than in the stretch beside it.
 const MIX_CHANGE_MAX: f64 = 0.2;
 
-/// Greatest ratio of what the same work takes after a window and before it: beyond it the target does something else.
+/// Greatest ratio of what the same work takes after a window and before it: beyond it the target does
+/// something else.
 const DRIFT_MAX: f64 = 1.5;
 
-/// Nominal processor time of a block found in the cache, with the searching in it. Nominal times only say how kinds
-/// of work compare: where the mix stays the same they cancel out.
+/// Nominal processor time of a block found in the cache, with the searching in it. Nominal times only say how
+/// kinds of work compare: where the mix stays the same they cancel out.
 const NOMINAL_NS_PER_CACHE_HIT: f64 = 500.0;
 
 /// Of a block read from the page cache, checked and taken into the block cache.
@@ -217,7 +219,8 @@ impl PriceCorrection {
         Ok(())
     }
 
-    /// What the learnt prices are to be multiplied by, within [`RATIOS`]; 1 until enough windows have said so.
+    /// What the learnt prices are to be multiplied by, within [`RATIOS`]; 1 until enough windows have said
+    /// so.
     pub fn ratio(&self) -> f64 {
         if self.is_known() { self.median().clamp(RATIOS.0, RATIOS.1) } else { 1.0 }
     }
@@ -237,7 +240,8 @@ impl PriceCorrection {
         (std::f64::consts::FRAC_PI_2 / self.weight()).sqrt()
     }
 
-    /// The learnt prices have changed: by the new ones the windows so far cost `ratio` times as much as by the former.
+    /// The learnt prices have changed: by the new ones the windows so far cost `ratio` times as much as by
+    /// the former.
     pub fn learnt_prices_changed(&mut self, ratio: f64) {
         if !ratio.is_finite() || ratio <= 0.0 {
             return;
@@ -280,8 +284,8 @@ mod tests {
         Work { processor_ns: (processor_ms * 1e6 * slower) as u64, counters }
     }
 
-    /// A window in which the probes took `cost_ms` by the learnt prices and `ratio` times that in truth, and what each
-    /// stretch was slower by for reasons of its own.
+    /// A window in which the probes took `cost_ms` by the learnt prices and `ratio` times that in truth, and
+    /// what each stretch was slower by for reasons of its own.
     fn window(cost_ms: f64, ratio: f64, slower: [f64; 3]) -> WindowWork {
         let [before, during, after] = slower;
         let mut window = WindowWork {
@@ -374,8 +378,8 @@ mod tests {
     }
 
     proptest! {
-        /// The machine is a tenth faster or slower over any stretch, a window in five is disturbed, and the price is off
-        /// by anything that is believed.
+        /// The machine is a tenth faster or slower over any stretch, a window in five is disturbed, and the
+        /// price is off by anything that is believed.
         #[test]
         fn noisy_windows_come_close_to_the_truth(
             truth in 0.6f64..3.0,

@@ -56,8 +56,8 @@ pub struct RangeAssessment {
     pub database: String,
     /// Column family; `None` where no probe could tell: then the range is everything, and is only reported.
     pub column_family: Option<String>,
-    /// Whether these are operations whose iterator could not be told from others of its thread: then there is no column
-    /// family either.
+    /// Whether these are operations whose iterator could not be told from others of its thread: then there is
+    /// no column family either.
     #[serde(default)]
     pub ambiguous: bool,
     /// Its keys.
@@ -68,8 +68,8 @@ pub struct RangeAssessment {
     pub tombstones_per_seek: f64,
     /// Those of them that are in no SST file but in a memtable, by what RocksDB says of its memtables.
     pub memtable_tombstones_per_seek: f64,
-    /// Those of them that are in no SST file that was seen, nor in a memtable as far as RocksDB could be asked: nothing
-    /// is promised for them.
+    /// Those of them that are in no SST file that was seen, nor in a memtable as far as RocksDB could be
+    /// asked: nothing is promised for them.
     #[serde(default)]
     pub unexplained_tombstones_per_seek: f64,
     /// Whether tombstones are an estimate: keys of all kinds, by the iterators' own count.
@@ -105,7 +105,8 @@ pub struct RangeAssessment {
     pub block_read_seconds_per_second: f64,
     /// Bytes that compacting it would rewrite, over all levels; `None` where its SST files cannot be seen.
     pub cost_bytes: Option<u64>,
-    /// Relief per byte rewritten (at least [`COST_BYTES_MIN`] bytes): the rank. 0 where the cost is not known.
+    /// Relief per byte rewritten (at least [`COST_BYTES_MIN`] bytes): the rank. 0 where the cost is not
+    /// known.
     pub relief_per_byte: f64,
     /// In words.
     pub reason: String,
@@ -175,8 +176,8 @@ fn left_out(evidence: &Evidence) -> f64 {
     evidence.observations.len() as f64 / observations_of(evidence).len().max(1) as f64
 }
 
-/// Ranges with deletions before those of which none is known, greatest relief per byte first, then greatest pain;
-/// equal ones by name and keys, so that the order is total.
+/// Ranges with deletions before those of which none is known, greatest relief per byte first, then greatest
+/// pain; equal ones by name and keys, so that the order is total.
 pub(crate) fn compare(one: &RangeAssessment, two: &RangeAssessment) -> std::cmp::Ordering {
     let place = |item: &RangeAssessment| {
         (item.target.clone(), item.database.clone(), item.column_family.clone(), item.range.clone())

@@ -1,9 +1,9 @@
 //! What a tombstone and a block read cost the readers of one target: a fit over its windows.
 //!
-//! Each window's painful operations add to the sums of a least-squares fit of their latency by what they met, after
-//! what earlier windows added has faded: what is learnt follows the target, and a window with few operations does
-//! not throw it over. Deviations count relative to the latency, so that one thread that was descheduled weighs next to
-//! nothing. What is promised of an action is its tombstones times this price.
+//! Each window's painful operations add to the sums of a least-squares fit of their latency by what they met,
+//! after what earlier windows added has faded: what is learnt follows the target, and a window with few
+//! operations does not throw it over. Deviations count relative to the latency, so that one thread that was
+//! descheduled weighs next to nothing. What is promised of an action is its tombstones times this price.
 
 use crate::evidence::{
     BlockFetches, BlockReadSource, Counters, EventCosts, NS_PER_BLOCK_READ_DEFAULT, Observation,
@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 /// What of earlier windows is left when a new one comes in: the last five make up two thirds of a fit.
 const FADING: f64 = 0.8;
 
-/// Operations of one window that are taken in: more tell nothing new, and one busy window would outweigh the others.
+/// Operations of one window that are taken in: more tell nothing new, and one busy window would outweigh the
+/// others.
 const OPERATIONS_TAKEN_MAX: usize = 1000;
 
 /// Fewest operations that a price is learnt from.
@@ -23,15 +24,16 @@ const OPERATIONS_TO_LEARN_FROM: f64 = 5.0;
 /// Fewest tombstones of a seek for its latency to tell the time per tombstone.
 const SEEK_TOMBSTONES_MIN: u64 = 1000;
 
-/// The same of a scan, whose time has the caller's own in it: that of a list of a hundred keys is little beside so many.
+/// The same of a scan, whose time has the caller's own in it: that of a list of a hundred keys is little
+/// beside so many.
 const SCAN_TOMBSTONES_MIN: u64 = 10_000;
 
 /// Fewest block reads of a seek for its latency to tell the time per block read, and fewest timed ones
 /// for their mean to stand for the others.
 const BLOCK_READS_MIN: u64 = 16;
 
-/// Below this share of the greatest possible determinant, tombstones and block reads went together too much for the fit
-/// to tell them apart.
+/// Below this share of the greatest possible determinant, tombstones and block reads went together too much
+/// for the fit to tell them apart.
 const DETERMINANT_SHARE_MIN: f64 = 1e-3;
 
 /// Plausible times per tombstone; what is learnt outside of it is another effect.
@@ -187,7 +189,8 @@ impl Sums {
             return None;
         }
         let alone = || {
-            // Not told apart: block reads at the price that is taken for them otherwise, if that leaves anything.
+            // Not told apart: block reads at the price that is taken for them otherwise, if that leaves
+            // anything.
             let less_reads = self.tombstones - NS_PER_BLOCK_READ_DEFAULT * self.tombstones_by_reads;
             let explained = if less_reads > self.tombstones / 2.0 { less_reads } else { self.tombstones };
             explained / self.tombstones_squared

@@ -12,9 +12,9 @@
 //! | that and the first option | 0.75 |
 //! | all three options | 3.2 |
 //!
-//! So flushing and compacting add up, and the first two options spoil each other. The second one is never set: readers
-//! then write range tombstones, and RocksDB turns away iterators that have a `table_filter`, so that a program can fail
-//! by it. Where its owner has set it, the first one is left alone.
+//! So flushing and compacting add up, and the first two options spoil each other. The second one is never
+//! set: readers then write range tombstones, and RocksDB turns away iterators that have a `table_filter`, so
+//! that a program can fail by it. Where its owner has set it, the first one is left alone.
 
 use crate::options::{Against, ColumnFamilyOptions, RUN_TIME_OPTIONS, RunTimeOption, SPOILT_BY};
 use crate::policy::{Policy, RemedyKind};
@@ -24,9 +24,9 @@ use crate::words;
 /// From this share of tombstones in memtables on the pain lies there, and not in SST files.
 pub const MEMTABLE_SHARE_MIN: f64 = 0.5;
 
-/// Share of the pain that a single flush relieves: it leaves the tombstones in L0, where 30,000 of them cost readers
-/// 180 ms a second, and 185 in the memtable. What RocksDB's own trigger gains comes from the compactions that many
-/// flushes bring about.
+/// Share of the pain that a single flush relieves: it leaves the tombstones in L0, where 30,000 of them cost
+/// readers 180 ms a second, and 185 in the memtable. What RocksDB's own trigger gains comes from the
+/// compactions that many flushes bring about.
 const FLUSH_RELIEF_SHARE: f64 = 0.03;
 
 /// A range can wait while less than this share of what its compaction rewrites would be dropped.
@@ -313,7 +313,8 @@ mod tests {
         );
     }
 
-    /// What a flush of 64 MiB relieves does not pay for itself where a compaction takes 256 MiB and all of the pain.
+    /// What a flush of 64 MiB relieves does not pay for itself where a compaction takes 256 MiB and all of
+    /// the pain.
     #[test]
     fn a_flush_promises_what_a_flush_was_measured_to_deliver() {
         let (policy, options) = (Policy::default(), options(&[]));

@@ -1,15 +1,16 @@
 //! Which files a compaction has replaced, seen from the live files before and after it.
 //!
-//! Files of its range are not all: a file that reaches out of the range takes along what lies below the rest of it. So
-//! from the files of the range that are gone one goes on to those that share keys with what they span, as long as
-//! such are gone as well. What an automatic compaction replaced meanwhile among the same keys is counted too.
+//! Files of its range are not all: a file that reaches out of the range takes along what lies below the rest
+//! of it. So from the files of the range that are gone one goes on to those that share keys with what they
+//! span, as long as such are gone as well. What an automatic compaction replaced meanwhile among the same
+//! keys is counted too.
 
 use crate::evidence::SstFile;
 use crate::range::KeyRange;
 use std::collections::HashSet;
 
-/// Bytes of the files of a column family that were there before, are not there after, and went with a compaction of
-/// this range. A file that was only moved to another level keeps its number.
+/// Bytes of the files of a column family that were there before, are not there after, and went with a
+/// compaction of this range. A file that was only moved to another level keeps its number.
 pub fn bytes_replaced(before: &[SstFile], after: &[SstFile], column_family: &str, range: &KeyRange) -> u64 {
     let left: HashSet<u64> = after.iter().map(|file| file.number).collect();
     let is_gone = |file: &&SstFile| file.column_family == column_family && !left.contains(&file.number);
@@ -53,8 +54,8 @@ mod tests {
         KeyRange::new(Key::new([begin]), Some(Key::new([end]))).unwrap()
     }
 
-    /// A slice of a tenth of a wide file: all that lies below the wide one was rewritten with it, and what lies beside
-    /// it was not, though it is gone as well.
+    /// A slice of a tenth of a wide file: all that lies below the wide one was rewritten with it, and what
+    /// lies beside it was not, though it is gone as well.
     #[test]
     fn a_wide_file_takes_along_what_lies_below_it() {
         let before = [

@@ -1,5 +1,5 @@
-//! A planned compaction, looked at again right before it begins: the actions before it, and RocksDB itself, have
-//! changed the files since.
+//! A planned compaction, looked at again right before it begins: the actions before it, and RocksDB itself,
+//! have changed the files since.
 
 use crate::cost::Levels;
 use crate::plan::{CompactRange, Rule};
@@ -7,12 +7,12 @@ use crate::rank::COST_BYTES_MIN;
 use crate::slice::prediction_of;
 use crate::words;
 
-/// A slice that has become dearer than its plan by more than this factor is left to the next plan, which weighs it
-/// against all others: predictions are off by a third at most, so it is another slice by now.
+/// A slice that has become dearer than its plan by more than this factor is left to the next plan, which
+/// weighs it against all others: predictions are off by a third at most, so it is another slice by now.
 pub const DEARER_FACTOR_MAX: u64 = 2;
 
-/// The compaction at what it costs with the column family's files as they are now, and with its bottommost files treated
-/// as these want it.
+/// The compaction at what it costs with the column family's files as they are now, and with its bottommost
+/// files treated as these want it.
 pub fn as_of_now(planned: &CompactRange, levels: &Levels) -> CompactRange {
     let (bottommost, prediction) = prediction_of(levels, &planned.range, &planned.before);
     CompactRange {
@@ -129,7 +129,8 @@ mod tests {
         as_of_now(&planned(), &levels)
     }
 
-    /// A flush and RocksDB's own compaction have put a wide file over the ten: the slice takes all of them along.
+    /// A flush and RocksDB's own compaction have put a wide file over the ten: the slice takes all of them
+    /// along.
     #[test]
     fn a_slice_is_priced_again_with_the_files_as_they_are_now() {
         let same = now(&bottom());

@@ -4,8 +4,8 @@ use crate::evidence::SstFile;
 use crate::key::Key;
 use crate::range::KeyRange;
 
-/// The part of `slice` in which files still hold deletions; `None` where none does. `files` are the live files of the
-/// column family.
+/// The part of `slice` in which files still hold deletions; `None` where none does. `files` are the live
+/// files of the column family.
 pub fn rest(slice: &KeyRange, files: &[SstFile]) -> Option<KeyRange> {
     let inside = |file: &&SstFile| file.deletions > 0 && slice.overlaps_closed(&file.smallest, &file.largest);
     let begin = files.iter().filter(inside).map(|file| &file.smallest).min()?;
@@ -18,8 +18,8 @@ pub fn rest(slice: &KeyRange, files: &[SstFile]) -> Option<KeyRange> {
     KeyRange::new(begin, end)
 }
 
-/// A slice in two, at the file border that leaves about as many bytes on either side; in one piece where no file
-/// begins within it.
+/// A slice in two, at the file border that leaves about as many bytes on either side; in one piece where no
+/// file begins within it.
 pub fn halves(slice: KeyRange, files: &[SstFile]) -> Vec<KeyRange> {
     let inside = files.iter().filter(|file| slice.overlaps_closed(&file.smallest, &file.largest));
     let mut inside: Vec<(&Key, u64)> = inside.map(|file| (&file.smallest, file.size_bytes)).collect();

@@ -83,8 +83,8 @@ pub fn slices(input: &SliceInput<'_>) -> Vec<Slice> {
     slices
 }
 
-/// The one slice of whoever compacts the whole column family, whatever the range, and forces its bottommost level: all
-/// keys, at what all files cost, for the range's deletions.
+/// The one slice of whoever compacts the whole column family, whatever the range, and forces its bottommost
+/// level: all keys, at what all files cost, for the range's deletions.
 pub fn column_family(levels: &Levels, parts: &[&SstFile], range: &KeyRange) -> Slice {
     let everything = KeyRange::everything();
     let prediction = levels.predict(&everything, Bottommost::Force);
@@ -119,7 +119,8 @@ fn slice(input: &SliceInput<'_>, range: KeyRange, deletions: u64) -> Slice {
     }
 }
 
-/// What compacting a slice takes with these files, and in which way it is done. `of` is the range that it was cut from.
+/// What compacting a slice takes with these files, and in which way it is done. `of` is the range that it was
+/// cut from.
 pub(crate) fn prediction_of(
     levels: &Levels,
     slice: &KeyRange,

@@ -1,7 +1,8 @@
-//! Settings of a target that follow the off-peak window: which value is wanted, and what is to be done about it.
+//! Settings of a target that follow the off-peak window: which value is wanted, and what is to be done about
+//! it.
 //!
-//! Three values can differ: the one that the policy wants, the one that was set last, and the one that the target goes
-//! by. Where the policy says how to read the last (`get`), that one counts, and nothing else.
+//! Three values can differ: the one that the policy wants, the one that was set last, and the one that the
+//! target goes by. Where the policy says how to read the last (`get`), that one counts, and nothing else.
 
 use crate::back_off::{BackOff, Retry};
 use crate::policy::{Policy, TargetPolicy, TimeSpan};
@@ -9,11 +10,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Pauses after a command that failed. A service that is being started again answers within a minute; what is wrong
-/// for longer is put right by people, and each try of an Ozone costs two JVM starts, eight seconds of a processor.
+/// Pauses after a command that failed. A service that is being started again answers within a minute; what is
+/// wrong for longer is put right by people, and each try of an Ozone costs two JVM starts, eight seconds of a
+/// processor.
 pub const BACK_OFF: BackOff = BackOff { first_seconds: 30, longest_seconds: 15 * 60 };
 
-/// So long what was read is believed: somebody else may set the value too, and a read every five minutes costs nothing.
+/// So long what was read is believed: somebody else may set the value too, and a read every five minutes
+/// costs nothing.
 const BELIEVED_SECONDS: i64 = 5 * 60;
 
 /// The value a throttle should have now.
@@ -113,8 +116,8 @@ impl ThrottleState {
         (self.value, self.read_unix_s) = (Some(value), Some(now.as_second()));
     }
 
-    /// A try to read or set the value has failed, as part of action `action_id`. Gives whether that is news: the first
-    /// time, and where the reason is another one.
+    /// A try to read or set the value has failed, as part of action `action_id`. Gives whether that is news:
+    /// the first time, and where the reason is another one.
     pub fn fail(
         &mut self,
         action_id: u64,
@@ -133,7 +136,8 @@ impl ThrottleState {
 }
 
 impl ThrottleFailure {
-    /// Whether it is this setting that has failed. Another value, or a command that was put right, deserves a try at once.
+    /// Whether it is this setting that has failed. Another value, or a command that was put right, deserves a
+    /// try at once.
     pub fn is_of(&self, setting: &ThrottleSetting) -> bool {
         self.value == setting.value && self.command == setting.command && self.get == setting.get
     }

@@ -1,7 +1,8 @@
 //! Whether an action helped: pain before, pain after, what was promised, and why where it did not.
 //!
-//! Readers who wait less come back sooner: a queue whose lists take a thousandth of the time is listed ten times
-//! as often. So what they lose now is judged at the pace they had before, where they are faster than that.
+//! Readers who wait less come back sooner: a queue whose lists take a thousandth of the time is listed ten
+//! times as often. So what they lose now is judged at the pace they had before, where they are faster than
+//! that.
 
 use crate::rank::RangeAssessment;
 use crate::remedy::MEMTABLE_SHARE_MIN;
@@ -11,12 +12,13 @@ use serde::{Deserialize, Serialize};
 /// Where this share of the deletions is still there, the files were not rewritten for good.
 const DELETIONS_LEFT_SHARE: f64 = 0.5;
 
-/// Where a snapshot is held, this share is enough to say that it keeps them: nothing else does, and how many of a file's
-/// deletions lie in a range is an estimate, off by a factor of two and more where the file is much wider.
+/// Where a snapshot is held, this share is enough to say that it keeps them: nothing else does, and how many
+/// of a file's deletions lie in a range is an estimate, off by a factor of two and more where the file is
+/// much wider.
 const DELETIONS_PINNED_SHARE: f64 = 0.25;
 
-/// Painful operations that the windows after an action must have been long enough to meet, had nothing changed: that
-/// they met none by chance then comes about once in twenty times.
+/// Painful operations that the windows after an action must have been long enough to meet, had nothing
+/// changed: that they met none by chance then comes about once in twenty times.
 const OPERATIONS_EXPECTED_MIN: f64 = 3.0;
 
 /// Why an action did not help.
@@ -58,7 +60,8 @@ pub struct Aftermath {
     pub deletions_before: u64,
     /// The same when it ended.
     pub deletions_after: u64,
-    /// Deletions in the column family's memtables before, by RocksDB's own count; `None` where it could not be asked.
+    /// Deletions in the column family's memtables before, by RocksDB's own count; `None` where it could not
+    /// be asked.
     #[serde(default)]
     pub memtable_deletions_before: Option<u64>,
     /// Bytes of the SST files it replaced.
@@ -70,8 +73,8 @@ pub struct Aftermath {
 }
 
 impl Aftermath {
-    /// Whether there was nothing to drop, neither in SST files nor, as far as is known, in memtables, and nothing has
-    /// come into the files since.
+    /// Whether there was nothing to drop, neither in SST files nor, as far as is known, in memtables, and
+    /// nothing has come into the files since.
     fn had_nothing_to_drop(&self) -> bool {
         let in_memtables = self.memtable_deletions_before.unwrap_or(0);
         self.deletions_before == 0 && self.deletions_after == 0 && in_memtables == 0
@@ -94,8 +97,8 @@ impl Aftermath {
     }
 }
 
-/// What the windows since an action have shown of its range. The probe budget can cut them short, and one that is
-/// shorter than an operation may see none of them.
+/// What the windows since an action have shown of its range. The probe budget can cut them short, and one
+/// that is shorter than an operation may see none of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     /// How long they were, together.
@@ -143,8 +146,8 @@ pub struct Claim<'a> {
     pub before: &'a RangeAssessment,
     /// Pain that it promised to relieve, seconds per second.
     pub promised_seconds_per_second: f64,
-    /// Share of that which has to be delivered, 0 to 1. Not all of it: readers come and go, and what is measured in a
-    /// window varies.
+    /// Share of that which has to be delivered, 0 to 1. Not all of it: readers come and go, and what is
+    /// measured in a window varies.
     pub share_min: f64,
     /// What it left behind; `None` where that is not known.
     pub aftermath: Option<&'a Aftermath>,
@@ -206,8 +209,9 @@ impl Now {
     }
 }
 
-/// The range in the assessments of a later window of the same database: those that share keys with it. While an action
-/// waits for its verdict it is among the evidence's past actions, and so its range is assessed on its own.
+/// The range in the assessments of a later window of the same database: those that share keys with it. While
+/// an action waits for its verdict it is among the evidence's past actions, and so its range is assessed on
+/// its own.
 fn now(before: &RangeAssessment, after: &[RangeAssessment]) -> Now {
     let same = after.iter().filter(|now| {
         now.column_family == before.column_family
@@ -219,8 +223,8 @@ fn now(before: &RangeAssessment, after: &[RangeAssessment]) -> Now {
 
 /// Judges an action by what it claimed. `after` are all assessments of the last window.
 ///
-/// Deletions that a snapshot keeps are where they were, whatever a window happened to see. Where there were none, no
-/// action has dropped any, whatever the readers do now.
+/// Deletions that a snapshot keeps are where they were, whatever a window happened to see. Where there were
+/// none, no action has dropped any, whatever the readers do now.
 pub fn verdict(claim: &Claim<'_>, after: &[RangeAssessment]) -> Verdict {
     let before = claim.before;
     let now = Now { pain: claim.seen.pain(), ..now(before, after) };
@@ -387,7 +391,8 @@ mod tests {
         assert_eq!(Seen::default().pain(), 0.0);
     }
 
-    /// Ten times as many operations that lose a twentieth each: the pain is half of what it was, the relief nine tenths more.
+    /// Ten times as many operations that lose a twentieth each: the pain is half of what it was, the relief
+    /// nine tenths more.
     #[test]
     fn readers_who_come_back_sooner_are_judged_at_their_pace_of_before() {
         let faster = RangeAssessment { operations_per_second: 10.0, ..assessment("a/", 0.05, 0) };

@@ -34,8 +34,8 @@ const PARTS_MAX: usize = 128;
 /// What an entry takes besides its key and value: sequence number, type and lengths.
 const ENTRY_OVERHEAD_BYTES: u64 = 11;
 
-/// Share of its full size from which on RocksDB ends a file where one of the level below ends, and by how much
-/// that share grows with each such place that it has passed, up to the last one.
+/// Share of its full size from which on RocksDB ends a file where one of the level below ends, and by how
+/// much that share grows with each such place that it has passed, up to the last one.
 const EARLY_END_SHARE: (f64, f64, f64) = (0.5, 0.1, 0.9);
 
 /// Where files below tell where to end one, it may become larger than its full size by this factor.
@@ -281,8 +281,8 @@ impl<'o> Walk<'o> {
             inputs.truncate(fitting);
         }
         if input == output && bottommost == Bottommost::ForceOptimized {
-            // The first run of files that are not new. RocksDB means to come back for further ones and does not (it
-            // looks for them in the list that it has cut to the first run; 6.x to 11.x).
+            // The first run of files that are not new. RocksDB means to come back for further ones and does
+            // not (it looks for them in the list that it has cut to the first run; 6.x to 11.x).
             let is_new = |place: &usize| self.file(input, *place).is_none_or(|file| file.is_new);
             inputs = inputs.into_iter().skip_while(is_new).take_while(|place| !is_new(place)).collect();
         }
@@ -339,7 +339,8 @@ impl<'o> Walk<'o> {
         }
     }
 
-    /// `SetupOtherInputs`: more of the input level comes along where that draws in no more of the output level.
+    /// `SetupOtherInputs`: more of the input level comes along where that draws in no more of the output
+    /// level.
     fn widened(&self, input: usize, output: usize, inputs: Vec<usize>, below: &[usize]) -> Vec<usize> {
         let Some(hull) = Span::hull(self.files(input, &inputs).chain(self.files(output, below))) else {
             return inputs;
@@ -485,8 +486,8 @@ struct Piece {
     share: f64,
 }
 
-/// Cuts what the inputs hold into files of a full size (a share of all), as RocksDB does it: where files below
-/// end, as soon as a file is large enough for that.
+/// Cuts what the inputs hold into files of a full size (a share of all), as RocksDB does it: where files
+/// below end, as soon as a file is large enough for that.
 fn cuts(inputs: &[File], ends_below: &[Key], full_share: f64) -> Vec<Piece> {
     let Some(Span { smallest, largest: Some(largest) }) = Span::hull(inputs) else { return Vec::new() };
     let scale = Scale::of(inputs);

@@ -232,8 +232,9 @@ fn planned(policy: &Policy, evidence: &[Evidence], available_bytes: u64, now_s: 
     first
 }
 
-/// Databases of one process: they share its window, which has the sums over all of them. In each so many records were
-/// lost for one that was not, and so many times its counts were counted in the sentinel's interval.
+/// Databases of one process: they share its window, which has the sums over all of them. In each so many
+/// records were lost for one that was not, and so many times its counts were counted in the sentinel's
+/// interval.
 fn in_one_process(databases: &[Evidence], lost: u64, pace: u64) -> Vec<Evidence> {
     let mut window = Window { duration_ns: 1_000_000_000, ..Window::default() };
     for database in databases {

@@ -9,8 +9,8 @@
 //! - `assess`: every range that hurts, best first.
 //! - `cost DATABASE CF [KEY .. KEY)`: what compacting these keys takes, in each way.
 //! - `slices DATABASE CF [KEY .. KEY) max=SIZE [memtables=yes]`: how a range is cut.
-//! - `plan budget=SIZE now=TIME [in_force=THROTTLE:VALUE] [growth=yes]`: actions and refusals; with growth the
-//!   plan before it in the file is the earlier one.
+//! - `plan budget=SIZE now=TIME [in_force=THROTTLE:VALUE] [growth=yes]`: actions and refusals; with growth
+//!   the plan before it in the file is the earlier one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 

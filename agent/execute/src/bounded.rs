@@ -22,10 +22,8 @@ const TERMINATION_GRACE: Duration = Duration::from_secs(5);
 /// hold the pipe open.
 const OUTPUT_GRACE: Duration = Duration::from_secs(1);
 
-/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// By itself.
     Ended(ExitStatus),
     /// Stopped because it was asked for.
     Cancelled,
@@ -36,9 +34,7 @@ pub enum Ending {
 /// What came of a command.
 #[derive(Debug)]
 pub struct Run {
-    /// How it ended.
     pub ending: Ending,
-    /// How long it ran.
     pub duration: Duration,
     /// What it printed, standard output first, cut.
     pub output: String,
@@ -96,10 +92,9 @@ impl RunningCommand {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        // What the service manager or root gave the agent is not for the policy's commands: whatever they are tricked into, they
-        // may do what their user may do and no more.
-        // SAFETY: between fork and exec the closure makes system calls about its own process; it allocates nothing and
-        // takes no lock.
+        // What the service manager or root gave the agent is not for the policy's commands: whatever they are
+        // tricked into, they may do what their user may do and no more. SAFETY: between fork and exec the
+        // closure makes system calls about its own process; it allocates nothing and takes no lock.
         unsafe { command.pre_exec(|| sexton_sandbox::give_up_privileges(CapabilitySet::empty())) };
         let mut child = command.spawn()?;
         let outputs = child.stdout.take().map(Output::new).into_iter();
@@ -167,8 +162,8 @@ impl RunningCommand {
         self.signal(Signal::TERM);
     }
 
-    /// To the command and what it started. Its id is ours until `try_wait` has seen it end, so that no other process
-    /// group can be met.
+    /// To the command and what it started. Its id is ours until `try_wait` has seen it end, so that no other
+    /// process group can be met.
     fn signal(&self, signal: Signal) {
         if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process_group(group, signal);
@@ -176,9 +171,6 @@ impl RunningCommand {
     }
 
     /// Waits for its end, for those that have nothing else to do.
-    ///
-    /// # Errors
-    /// As [`RunningCommand::poll`].
     pub fn wait(mut self) -> io::Result<Run> {
         loop {
             if let Some(run) = self.poll()? {

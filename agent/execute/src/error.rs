@@ -12,40 +12,25 @@ use std::time::Duration;
 pub enum ExecuteError {
     /// The process has ended, or its id belongs to another one now.
     #[error("process {pid} has ended")]
-    ProcessGone {
-        /// Process id.
-        pid: u32,
-    },
+    ProcessGone { pid: u32 },
     /// Something of the process could not be read or reached.
     #[error("cannot {what} of process {pid}: {source}")]
     Process {
-        /// Process id.
         pid: u32,
         /// What was tried: "open the root directory".
         what: &'static str,
-        /// The system's reason.
         source: io::Error,
     },
-    /// The process does not run at all now: it could answer nothing, and would only later do what it was asked for.
+    /// The process does not run at all now: it could answer nothing, and would only later do what it was
+    /// asked for.
     #[error("process {pid} stands still: {why}")]
-    StandsStill {
-        /// Process id.
-        pid: u32,
-        /// What holds it.
-        why: &'static str,
-    },
+    StandsStill { pid: u32, why: &'static str },
     /// The process is no JVM, or one that would take harm: no signal was sent.
     #[error("process {pid} cannot be attached to: {reason}")]
-    NotAttachable {
-        /// Process id.
-        pid: u32,
-        /// Why.
-        reason: &'static str,
-    },
+    NotAttachable { pid: u32, reason: &'static str },
     /// The JVM did not take the library.
     #[error("attaching to the JVM {pid} failed: {reason}")]
     Attach {
-        /// Process id.
         pid: u32,
         /// Where it failed, with the JVM's own words.
         reason: String,
@@ -60,61 +45,33 @@ pub enum ExecuteError {
     },
     /// No hook answers and the process is no JVM, so none can be brought in.
     #[error("no hook answers in process {pid}, and only a JVM can be given one while it runs")]
-    NoHook {
-        /// Process id.
-        pid: u32,
-    },
+    NoHook { pid: u32 },
     /// Somebody else answers on the hook's socket.
     #[error("the socket of the hook in process {pid} is held by {holder}")]
-    Impostor {
-        /// Process id.
-        pid: u32,
-        /// Who it is.
-        holder: String,
-    },
+    Impostor { pid: u32, holder: String },
     /// The hook speaks another version.
     #[error("the hook in process {pid} speaks another version than {PROTOCOL_VERSION}: {message}")]
-    Version {
-        /// Process id.
-        pid: u32,
-        /// The hook's words.
-        message: String,
-    },
+    Version { pid: u32, message: String },
     /// The hook works with another module than the one that was asked for.
     #[error("the hook in process {pid} found RocksDB in {found}, not in {}", expected.display())]
     OtherLibrary {
-        /// Process id.
         pid: u32,
         /// Module the hook found, or "no module".
         found: String,
-        /// Module the agent found.
         expected: PathBuf,
     },
     /// The connection to the hook broke, or the hook did not answer in time.
     #[error("hook in process {pid}: {source}")]
-    Connection {
-        /// Process id.
-        pid: u32,
-        /// What broke.
-        source: FrameError,
-    },
+    Connection { pid: u32, source: FrameError },
     /// The hook did not do it.
     #[error("the hook in process {pid} refused: {message}")]
-    Hook {
-        /// Process id.
-        pid: u32,
-        /// For deciding.
-        kind: ErrorKind,
-        /// The hook's words.
-        message: String,
-    },
+    Hook { pid: u32, kind: ErrorKind, message: String },
     /// A compaction was cancelled and goes on, or still waits for its turn.
     #[error(
         "compaction {job} in process {pid} was to stop because {reason}, and has not ended within {} s",
         waited.as_secs()
     )]
     StillRunning {
-        /// Process id.
         pid: u32,
         /// The hook's number of it.
         job: u64,
@@ -126,7 +83,6 @@ pub enum ExecuteError {
     /// The hook gave an answer to another question.
     #[error("the hook in process {pid} gave an answer that does not fit: {what}")]
     UnexpectedAnswer {
-        /// Process id.
         pid: u32,
         /// What was wanted, or which limit was passed.
         what: &'static str,
@@ -139,24 +95,12 @@ pub enum ExecuteError {
     },
     /// A command is not well formed.
     #[error("command {program}: {reason}")]
-    Template {
-        /// Its program.
-        program: String,
-        /// What is wrong.
-        reason: String,
-    },
+    Template { program: String, reason: String },
     /// A command could not be run.
     #[error("cannot run {program}: {source}")]
-    Spawn {
-        /// The program.
-        program: String,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// A command failed.
+    Spawn { program: String, source: io::Error },
     #[error("{program} {ending}: {output}")]
     Command {
-        /// The program.
         program: String,
         /// How it ended: "ended with exit code 3".
         ending: String,
@@ -166,7 +110,6 @@ pub enum ExecuteError {
     /// A MyRocks server was not reached, or did not do it.
     #[error("MariaDB: {message}")]
     Sql {
-        /// For deciding.
         trouble: SqlTrouble,
         /// The server's words, the client's, or ours.
         message: String,
@@ -192,14 +135,13 @@ pub enum ExecuteError {
     Unsupported {
         /// Its name in the policy.
         executor: &'static str,
-        /// What was asked for.
         what: &'static str,
     },
 }
 
 impl ExecuteError {
-    /// Whether what failed so has cost something, here or in the target. To see that a process is gone or stands still,
-    /// or that no hook listens, costs next to nothing.
+    /// Whether what failed so has cost something, here or in the target. To see that a process is gone or
+    /// stands still, or that no hook listens, costs next to nothing.
     pub fn is_worth_a_pause(&self) -> bool {
         !matches!(self, Self::ProcessGone { .. } | Self::StandsStill { .. } | Self::NoHook { .. })
     }

@@ -1,4 +1,5 @@
-//! The executor of commands: what the policy says for targets that have their own way of compacting, and for throttles.
+//! The executor of commands: what the policy says for targets that have their own way of compacting, and for
+//! throttles.
 
 use super::bounded::{Ending, Run, RunningCommand};
 use super::error::ExecuteError;
@@ -22,8 +23,8 @@ pub struct CommandExecutor {
 }
 
 impl CommandExecutor {
-    /// With the command that compacts, if there is one, and how long it may run; those of throttles come with their tasks.
-    /// `shows_keys`: whether [`Executor::describe`] may show whole keys.
+    /// With the command that compacts, if there is one, and how long it may run; those of throttles come with
+    /// their tasks. `shows_keys`: whether [`Executor::describe`] may show whole keys.
     pub fn new(compact: Option<CommandTemplate>, time_limit: Duration, shows_keys: bool) -> CommandExecutor {
         CommandExecutor { compact, time_limit, shows_keys, jobs: Jobs::default() }
     }

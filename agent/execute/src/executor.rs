@@ -12,14 +12,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Longest time that a compaction may take. Its bytes are bounded by the budget; a disk that needs longer for them is
-/// hurting already.
+/// Longest time that a compaction may take. Its bytes are bounded by the budget; a disk that needs longer for
+/// them is hurting already.
 pub const COMPACTION_TIME_LIMIT: Duration = Duration::from_secs(600);
 
 /// How often a job is polled: what it has come to is known, and cancelling takes effect, within this time.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Gets tasks done. Nothing here waits: a poll takes as long as one question to the hook at most, and that has a limit.
+/// Gets tasks done. Nothing here waits: a poll takes as long as one question to the hook at most, and that
+/// has a limit.
 ///
 /// Whether, when and what to do is decided elsewhere (`sexton-tuner`); so is verifying that it helped.
 pub trait Executor: Send {
@@ -42,8 +43,8 @@ pub trait Executor: Send {
         self.jobs().cancel(job);
     }
 
-    /// Whether a compaction that runs can be stopped; where not, it is looked at before it begins and not while
-    /// it runs.
+    /// Whether a compaction that runs can be stopped; where not, it is looked at before it begins and not
+    /// while it runs.
     fn can_stop(&self) -> bool {
         true
     }
@@ -66,7 +67,6 @@ pub trait Job: Send {
 pub struct Jobs(BTreeMap<JobId, Box<dyn Job>>);
 
 impl Jobs {
-    /// Takes one in.
     pub fn add(&mut self, job: impl Job + 'static) -> JobId {
         let id = JobId::unused();
         self.0.insert(id, Box::new(job));
@@ -99,7 +99,6 @@ pub struct Site<'a> {
     pub entry: &'a TargetPolicy,
     /// The connection to the hook inside, where there is one.
     pub hook: Option<&'a SharedHook>,
-    /// The policy's file.
     pub policy_path: Option<&'a PathBuf>,
     /// Whether what is described may show whole keys.
     pub shows_keys: bool,

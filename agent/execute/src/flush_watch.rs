@@ -12,8 +12,8 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 /// Times that the live files are listed for it: RocksDB holds its mutex for as long as that takes.
 const FLUSH_LISTS_MAX: u32 = 3;
 
-/// Looks for the file that a compaction has the memtables flushed to before it begins. It is live until the compaction
-/// has taken it: in the lists before and after it is not to be found.
+/// Looks for the file that a compaction has the memtables flushed to before it begins. It is live until the
+/// compaction has taken it: in the lists before and after it is not to be found.
 pub struct FlushWatch {
     /// Files of the column family's L0, by number.
     level0_before: HashSet<u64>,
@@ -58,8 +58,8 @@ impl FlushWatch {
         self.found_bytes = (bytes > 0).then_some(bytes);
     }
 
-    /// Bytes that were flushed: of the file, where it was seen; else what the memtables have lost, which is somewhat
-    /// more than the file had.
+    /// Bytes that were flushed: of the file, where it was seen; else what the memtables have lost, which is
+    /// somewhat more than the file had.
     pub fn bytes(&self, client: &mut HookClient, pointers: &ColumnFamilyPointers) -> u64 {
         self.found_bytes.unwrap_or_else(|| {
             let after = number(client, pointers, MEMTABLE_BYTES);

@@ -18,8 +18,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How long the hook may take for one answer, to its last byte; listing 100,000 files takes a second, and of a
-/// cancellation it says after two how that stands.
+/// How long the hook may take for one answer, to its last byte; listing 100,000 files takes a second, and of
+/// a cancellation it says after two how that stands.
 pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The same for all pages of a list of files.
@@ -60,8 +60,8 @@ pub struct HookClient {
 /// A connection that a job and whoever else works on the target share. A job holds it for a poll, not longer.
 pub type SharedHook = Arc<Mutex<HookClient>>;
 
-/// A connection of which each read and write ends in time: a limit on each of them alone would have a hook that sends a byte
-/// now and then keep the agent for ever.
+/// A connection of which each read and write ends in time: a limit on each of them alone would have a hook
+/// that sends a byte now and then keep the agent for ever.
 struct Timed<'a> {
     stream: &'a UnixStream,
     until: Instant,
@@ -193,9 +193,6 @@ impl HookClient {
     }
 
     /// One of RocksDB's properties; `None` where RocksDB does not know it.
-    ///
-    /// # Errors
-    /// As [`HookClient::sst_files`].
     pub fn property(
         &mut self,
         column_family: &ColumnFamilyPointers,
@@ -241,9 +238,6 @@ impl HookClient {
 
     /// Starts a flush of the column family's memtables, as [`HookClient::start_compaction`] starts a
     /// compaction; how it stands is asked in the same way. It cannot be cancelled.
-    ///
-    /// # Errors
-    /// As [`HookClient::start_compaction`].
     pub fn flush(&mut self, column_family: &ColumnFamilyPointers) -> Result<u64, ExecuteError> {
         self.databases()?;
         match self.ask_once(&Request::Flush { column_family: column_family.clone() })? {
@@ -304,9 +298,9 @@ impl HookClient {
         }
     }
 
-    /// Stops a compaction; [`CompactionState::Running`] where it has not ended within the hook's time limit. It ends as
-    /// soon as its turn comes, and may be asked for again. Until it has ended the database does no manual
-    /// compactions, the application's own among them.
+    /// Stops a compaction; [`CompactionState::Running`] where it has not ended within the hook's time limit.
+    /// It ends as soon as its turn comes, and may be asked for again. Until it has ended the database does no
+    /// manual compactions, the application's own among them.
     ///
     /// # Errors
     /// When the hook does not answer, or the target's RocksDB cannot cancel.

@@ -1,7 +1,7 @@
 //! The executor `hook`: what the library inside the target does.
 //!
-//! A job goes on by steps when it is polled, each of which is one question, or several that share the time of one. It holds
-//! the connection for a poll and not longer: between two polls others may ask.
+//! A job goes on by steps when it is polled, each of which is one question, or several that share the time of
+//! one. It holds the connection for a poll and not longer: between two polls others may ask.
 
 use super::error::ExecuteError;
 use super::executor::{COMPACTION_TIME_LIMIT, Executor, Job, Jobs, POLL_INTERVAL};
@@ -27,24 +27,28 @@ use std::time::{Duration, Instant};
 /// A poll begins no further step after this time. Nearly all steps take less than a millisecond.
 const POLL_TIME: Duration = Duration::from_millis(20);
 
-/// How often RocksDB is asked about itself while a compaction runs: a write stall is noticed within this time.
+/// How often RocksDB is asked about itself while a compaction runs: a write stall is noticed within this
+/// time.
 const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How often the other column families are asked: there can be hundreds, and files in their L0 become more by seconds.
+/// How often the other column families are asked: there can be hundreds, and files in their L0 become more by
+/// seconds.
 const LOADS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often a compaction is polled while a file that it flushes can be expected: one of a few megabytes is over in some
-/// tens of milliseconds, and the file with it.
+/// How often a compaction is polled while a file that it flushes can be expected: one of a few megabytes is
+/// over in some tens of milliseconds, and the file with it.
 const FLUSH_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Lost connections that are forgiven while a compaction runs.
 const RECONNECTS_MAX: u32 = 3;
 
-/// How often a compaction that is to stop is cancelled anew: the first time the hook may have had no thread for it.
+/// How often a compaction that is to stop is cancelled anew: the first time the hook may have had no thread
+/// for it.
 const CANCEL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a compaction that is to stop is waited for. RocksDB gives up one that runs within a key or so; what has not
-/// ended after this waits for something that may take hours, and other targets wait for this agent.
+/// How long a compaction that is to stop is waited for. RocksDB gives up one that runs within a key or so;
+/// what has not ended after this waits for something that may take hours, and other targets wait for this
+/// agent.
 const CANCEL_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// How long a flush is waited for: a memtable is written in a second or two, and nothing can stop it.
@@ -103,7 +107,8 @@ impl Executor for HookExecutor {
         &mut self.jobs
     }
 
-    /// No tool outside of the process can compact an open database, so the command is this agent's own, in mode `act`.
+    /// No tool outside of the process can compact an open database, so the command is this agent's own, in
+    /// mode `act`.
     fn describe(&self, task: &Task) -> Vec<String> {
         let Task::Compact(task) = task else { return Vec::new() };
         vec![match &self.policy_path {
@@ -125,7 +130,6 @@ trait Stepwise: Send {
     /// Takes the next step. What is new goes into `progress`.
     fn step(&mut self, hook: &mut HookClient, progress: &mut Progress) -> Result<Step, ExecuteError>;
 
-    /// It is to end.
     fn cancel(&mut self);
 }
 
@@ -221,7 +225,6 @@ enum Question {
     Flushed,
 }
 
-/// A compaction's being stopped.
 struct Stop {
     reason: String,
     /// Since when its end is waited for.
@@ -333,8 +336,8 @@ impl Compaction {
         }
     }
 
-    /// What of the RocksDB is to be asked next is asked. What cannot be read is not reported: whoever watches goes by what
-    /// there is.
+    /// What of the RocksDB is to be asked next is asked. What cannot be read is not reported: whoever watches
+    /// goes by what there is.
     fn watch(
         &self,
         hook: &mut HookClient,

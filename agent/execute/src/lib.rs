@@ -1,8 +1,9 @@
-//! Acting on a target: whatever is done in one goes through an [`Executor`], which is told what, does it when it is polled,
-//! and says how it stands. Whether, when and what to do is decided elsewhere (`sexton-tuner`); so is verifying that it helped.
+//! Acting on a target: whatever is done in one goes through an [`Executor`], which is told what, does it when
+//! it is polled, and says how it stands. Whether, when and what to do is decided elsewhere (`sexton-tuner`);
+//! so is verifying that it helped.
 //!
-//! - `hook_executor`: our library inside the target; [`HookClient`] is the conversation with it, `attach` and `library` bring
-//!   it in. What the RocksDB there says of itself while it works are [`Properties`].
+//! - `hook_executor`: our library inside the target; [`HookClient`] is the conversation with it, `attach` and
+//!   `library` bring it in. What the RocksDB there says of itself while it works are [`Properties`].
 //! - `exec`: commands of the policy.
 //! - `sql`: statements to a MyRocks server.
 //!

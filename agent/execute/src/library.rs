@@ -11,7 +11,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// File name of the hook library.
 pub const LIBRARY_FILE_NAME: &str = "libsexton_hook.so";
 
-/// Where packages put it.
 const PACKAGE_DIRECTORY: &str = "/usr/lib/sexton";
 
 /// Bytes of a hook library that is copied; ours has less than 1 MiB, with debug information some 20.
@@ -67,9 +66,6 @@ impl Drop for Placed {
 
 /// Makes `library` (an absolute path) visible to the target: the file itself where the target sees the
 /// same file and may read it, else a copy in its `/tmp`.
-///
-/// # Errors
-/// [`ExecuteError::Library`], [`ExecuteError::Process`].
 pub fn place(process: &TargetProcess, library: &Path) -> Result<Placed, ExecuteError> {
     let fail =
         |error: io::Error| ExecuteError::Library { path: library.to_path_buf(), reason: error.to_string() };

@@ -25,9 +25,7 @@ pub struct TargetProcess {
     pub pid: u32,
     /// Process id as the process itself knows it.
     pub namespaced_pid: u32,
-    /// Effective user.
     pub user_id: u32,
-    /// Effective group.
     pub group_id: u32,
     /// Signals that have a handler, bit 0 for signal 1.
     pub signals_caught: u64,
@@ -88,7 +86,6 @@ impl TargetProcess {
         })
     }
 
-    /// Whether it still runs.
     pub fn is_alive(&self) -> bool {
         start_time_ticks(self.pid) == Some(self.start_time_ticks)
     }
@@ -154,7 +151,6 @@ impl Directory {
         Ok(rustix::fs::openat(&self.directory, name, flags, Mode::from_raw_mode(mode))?)
     }
 
-    /// Removes a file.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.directory, name, AtFlags::empty())?)
     }

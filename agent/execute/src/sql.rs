@@ -1,8 +1,8 @@
 //! The executor `sql`: MyRocks, by statements to its server.
 //!
-//! `SET GLOBAL rocksdb_compact_cf` compacts a whole column family, with the bottommost level forced, and returns when
-//! that has ended. No statement takes a range of keys, and `OPTIMIZE TABLE`, which takes a table, locks it. Nothing
-//! stops a compaction that runs.
+//! `SET GLOBAL rocksdb_compact_cf` compacts a whole column family, with the bottommost level forced, and
+//! returns when that has ended. No statement takes a range of keys, and `OPTIMIZE TABLE`, which takes a
+//! table, locks it. Nothing stops a compaction that runs.
 
 use super::bounded::{Ending, RunningCommand};
 use super::error::ExecuteError;

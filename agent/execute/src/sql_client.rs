@@ -1,7 +1,7 @@
 //! A connection to a MyRocks server: MariaDB's own client program, one statement a run.
 //!
-//! What the statements mean is not known here. No password passes through the agent: the program reads it from the file
-//! that the policy names.
+//! What the statements mean is not known here. No password passes through the agent: the program reads it
+//! from the file that the policy names.
 
 use super::bounded::{Ending, Run, RunningCommand};
 use super::error::ExecuteError;
@@ -25,8 +25,8 @@ use std::time::Duration;
 /// The client program, as MariaDB 10.5 and later name it.
 const PROGRAM: &str = "mariadb";
 
-/// What the program is told on every run. A server may answer any statement with the wish for a file of the client's; this
-/// client sends none.
+/// What the program is told on every run. A server may answer any statement with the wish for a file of the
+/// client's; this client sends none.
 const FIXED_ARGUMENTS: [&str; 4] = ["--batch", "--skip-column-names", "--skip-reconnect", "--local-infile=0"];
 
 /// How long the program tries to connect: the server is on this node.
@@ -50,8 +50,8 @@ impl SqlClient {
         SqlClient { policy: policy.clone() }
     }
 
-    /// Makes sure that the server which listens is the process itself. Nobody is connected to: a connection without
-    /// a login would be a warning in the server's log.
+    /// Makes sure that the server which listens is the process itself. Nobody is connected to: a connection
+    /// without a login would be a warning in the server's log.
     ///
     /// # Errors
     /// [`ExecuteError::Sql`] where it is another one, or nobody listens.
@@ -77,21 +77,19 @@ impl SqlClient {
     /// Asks, and waits for the only row's columns.
     ///
     /// # Errors
-    /// [`ExecuteError::Sql`] where the server cannot be asked, or gives something else than a row of `columns`.
+    /// [`ExecuteError::Sql`] where the server cannot be asked, or gives something else than a row of
+    /// `columns`.
     pub fn ask(&self, question: &str, columns: usize) -> Result<Vec<String>, ExecuteError> {
         let run = self.question(question)?.wait();
         row(ended(run.map_err(spawn_failed)?)?, columns)
     }
 
-    /// Begins to ask.
-    ///
-    /// # Errors
-    /// As [`SqlClient::start`].
     pub fn question(&self, question: &str) -> Result<RunningCommand, ExecuteError> {
         self.start(question, QUESTION_TIME_LIMIT)
     }
 
-    /// Begins to have a statement executed. Where its time is over, or it is cancelled, the server's part of it goes on.
+    /// Begins to have a statement executed. Where its time is over, or it is cancelled, the server's part of
+    /// it goes on.
     ///
     /// # Errors
     /// [`ExecuteError::Sql`] where the password's file is not to be trusted, or there is no client;
@@ -111,8 +109,8 @@ impl SqlClient {
         })
     }
 
-    /// The statement as a line that an operator would type. `is_plain`: nothing in it means anything to a shell that
-    /// reads double quotes.
+    /// The statement as a line that an operator would type. `is_plain`: nothing in it means anything to a
+    /// shell that reads double quotes.
     pub fn command_line(&self, statement: &str, is_plain: bool) -> Result<String, ExecuteError> {
         let arguments = self.connection()?;
         // Whoever types it has option files of their own.
@@ -149,8 +147,8 @@ impl SqlClient {
         })
     }
 
-    /// A password that others can read is none, and a file that others can write could have the program load a plugin
-    /// of theirs.
+    /// A password that others can read is none, and a file that others can write could have the program load
+    /// a plugin of theirs.
     fn check_password_file(&self) -> Result<(), ExecuteError> {
         let Some(path) = &self.policy.password_file else { return Ok(()) };
         let wrong = |reason: String| ExecuteError::Sql {
@@ -207,7 +205,8 @@ fn unreachable(message: String) -> ExecuteError {
     ExecuteError::Sql { trouble: SqlTrouble::Unreachable, message }
 }
 
-/// Whether the process holds the socket that lies in this file; the path it was bound to is the process' own word.
+/// Whether the process holds the socket that lies in this file; the path it was bound to is the process' own
+/// word.
 fn listens_at_socket(process: &ProcessId, file: &Metadata) -> Result<bool, Box<dyn Error>> {
     let held = TargetProcess::open(process)?;
     let process = Process::new(i32::try_from(process.pid)?)?;

@@ -7,7 +7,6 @@ pub enum SqlTrouble {
     NoClient,
     /// The password's file is not there, or not its owner's alone.
     PasswordFile,
-    /// Nobody answers.
     Unreachable,
     /// The server does not let the user in.
     AccessDenied,
@@ -45,7 +44,6 @@ impl SqlTrouble {
         }
     }
 
-    /// One sentence.
     pub fn remedy(self) -> &'static str {
         match self {
             SqlTrouble::NoClient => {

@@ -1,6 +1,6 @@
-//! Whether a process runs at all. One that is stopped, traced or frozen answers nothing, keeps whoever asks it waiting,
-//! and does what it was asked for when nobody wants it any more: a JVM that gets its SIGQUIT then prints a thread
-//! dump.
+//! Whether a process runs at all. One that is stopped, traced or frozen answers nothing, keeps whoever asks
+//! it waiting, and does what it was asked for when nobody wants it any more: a JVM that gets its SIGQUIT then
+//! prints a thread dump.
 
 use std::path::Path;
 
@@ -38,8 +38,8 @@ fn of_state(stat: &str) -> Option<&'static str> {
     }
 }
 
-/// From `/proc/PID/cgroup`, with the files of control groups by their path below the mount: version 2 says it in
-/// `cgroup.events`, for the groups above as well; the freezer of version 1 in `freezer.state`.
+/// From `/proc/PID/cgroup`, with the files of control groups by their path below the mount: version 2 says it
+/// in `cgroup.events`, for the groups above as well; the freezer of version 1 in `freezer.state`.
 fn is_frozen(cgroups: &str, file: impl Fn(&str) -> Option<String>) -> bool {
     cgroups.lines().any(|line| {
         let mut fields = line.splitn(3, ':');

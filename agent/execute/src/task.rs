@@ -24,10 +24,8 @@ pub enum Task {
     Read(SettingTask),
 }
 
-/// A range to compact.
 #[derive(Clone, Debug)]
 pub struct CompactTask {
-    /// The process.
     pub process: ProcessId,
     /// Its name for people, `java-4711`.
     pub target: String,
@@ -36,7 +34,8 @@ pub struct CompactTask {
     pub column_family: String,
     /// Where the probes saw database and column family in the target's memory; the hook needs it.
     pub handles: Option<HandlePointers>,
-    /// Other column families of the database: what waits to be compacted in them is reported while this task runs.
+    /// Other column families of the database: what waits to be compacted in them is reported while this task
+    /// runs.
     pub others: Vec<ColumnFamilyPointers>,
     /// Keys to compact; sorted bytewise.
     pub range: KeyRange,
@@ -84,7 +83,8 @@ pub struct OptionTask {
     pub column_family: ColumnFamilyPointers,
     pub name: String,
     pub value: String,
-    /// The value in force, which the hook puts back when this agent is gone; `None`: the new value is to stay.
+    /// The value in force, which the hook puts back when this agent is gone; `None`: the new value is to
+    /// stay.
     pub restore: Option<String>,
 }
 
@@ -106,14 +106,12 @@ pub struct ThrottleTask {
 pub struct JobId(u64);
 
 impl JobId {
-    /// One that nobody has.
     pub fn unused() -> JobId {
         static LAST: AtomicU64 = AtomicU64::new(0);
         JobId(LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1))
     }
 }
 
-/// How a job stands.
 #[derive(Debug)]
 pub enum JobStatus {
     Running(Progress),
@@ -124,7 +122,8 @@ pub enum JobStatus {
 /// What is new of a running job since it was polled last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The hook's number of it, once: the hook works on without an agent, and tells by this number how it ended.
+    /// The hook's number of it, once: the hook works on without an agent, and tells by this number how it
+    /// ended.
     pub hook_job: Option<u64>,
     /// What the RocksDB says of itself meanwhile.
     pub properties: Option<Properties>,
@@ -137,7 +136,6 @@ pub struct Progress {
 /// How a job ended that did not fail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum JobEnd {
-    /// It ran through.
     #[default]
     Done,
     /// It was stopped, and why.
@@ -147,7 +145,8 @@ pub enum JobEnd {
     },
 }
 
-/// What came of a job. Counts are those of a compaction, and zero where the executor cannot see the SST files.
+/// What came of a job. Counts are those of a compaction, and zero where the executor cannot see the SST
+/// files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobOutcome {
     pub end: JobEnd,
@@ -158,7 +157,6 @@ pub struct JobOutcome {
     pub bytes_flushed: u64,
     /// Deletions in the SST files that overlap the range, before.
     pub deletions_before: u64,
-    /// The same, after.
     pub deletions_after: u64,
     /// How the policy's command ended; `None` where there was none.
     pub command: Option<CommandEnd>,

@@ -21,7 +21,6 @@ pub struct CommandTemplate {
 pub struct ExpandedCommand {
     /// Program, looked for in `PATH` unless it has a slash.
     pub program: String,
-    /// Its arguments.
     pub arguments: Vec<String>,
 }
 
@@ -63,9 +62,6 @@ impl CommandTemplate {
 
     /// Fills in a compaction's values: `{begin_hex}`, `{end_hex}` (empty without an end),
     /// `{column_family}`, `{path}`, `{pid}`.
-    ///
-    /// # Errors
-    /// As [`CommandTemplate::expand`].
     pub fn expand_for(&self, task: &CompactTask) -> Result<ExpandedCommand, ExecuteError> {
         let end = task.range.end.as_ref().map(|key| key.hex()).unwrap_or_default();
         self.expand_with_keys(task, &task.range.begin.hex(), &end)

@@ -1,8 +1,9 @@
-//! Fuzzing: very many inputs, each a real one with some of it changed, to a parser that must survive them all.
+//! Fuzzing: very many inputs, each a real one with some of it changed, to a parser that must survive them
+//! all.
 //!
-//! Every input follows from a seed and its own number, so that one that did harm can be had again. Here are the
-//! counting, the changing and the watch for a parser that does not come back; what is fuzzed stands in the
-//! `fuzz` modules of `target`, `probe` and `actuator`.
+//! Every input follows from a seed and its own number, so that one that did harm can be had again. Here are
+//! the counting, the changing and the watch for a parser that does not come back; what is fuzzed stands in
+//! the `fuzz` modules of `target`, `probe` and `actuator`.
 //!
 //! `SEXTON_FUZZ_RUNS`, `SEXTON_FUZZ_SEED` and `SEXTON_FUZZ_FIRST` set how many inputs, which, and from which
 //! number on. `make fuzz` runs a million of each kind.
@@ -44,8 +45,8 @@ const EDGES: [u64; 12] = [
     0xffff_ffff_ffff_ffff,
 ];
 
-/// Gives `parse` many inputs, each one of `originals` with some changes, and prints how many there were. `parse`
-/// says whether it accepted the input: both must happen, or the inputs would prove little.
+/// Gives `parse` many inputs, each one of `originals` with some changes, and prints how many there were.
+/// `parse` says whether it accepted the input: both must happen, or the inputs would prove little.
 pub fn fuzz(what: &str, originals: &[Vec<u8>], mut parse: impl FnMut(&[u8]) -> bool) {
     let seed = setting("SEXTON_FUZZ_SEED").unwrap_or_else(|| RandomState::new().hash_one(what));
     let (first, runs) =
@@ -137,7 +138,6 @@ impl Random {
         random
     }
 
-    /// The next number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

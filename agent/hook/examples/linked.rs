@@ -1,7 +1,7 @@
 //! A program that links the hook as a crate and tells it of its column family. Does what `linked.c` does.
 //!
-//! With a second argument a worker thread of its own panics with that for a message first: the panic is told where the
-//! program's panics are told, by its own panic hook.
+//! With a second argument a worker thread of its own panics with that for a message first: the panic is told
+//! where the program's panics are told, by its own panic hook.
 //!
 //! It is linked with `-rdynamic` (see `build.rs`), so that the hook finds the C API of the RocksDB in it.
 
@@ -39,7 +39,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     if keys == LEFT as usize { Ok(()) } else { Err(format!("{keys} keys are left").into()) }
 }
 
-/// Leaves a queue's tombstones.
 fn fill_and_delete(database: &DB) -> Result<(), rust_rocksdb::Error> {
     let key = |number: u32| format!("key{number:09}");
     for number in 0..KEYS {

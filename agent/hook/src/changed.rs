@@ -6,8 +6,8 @@
 use sexton_hook_protocol::{CHANGED_OPTIONS_MAX, ChangedOption, ColumnFamilyPointers, OptionsScope};
 use std::ffi::CString;
 
-/// Tries to put an option back before it is given up: at one a second a minute, in which a full disk can be made
-/// room on. More would not help where RocksDB does not take the value.
+/// Tries to put an option back before it is given up: at one a second a minute, in which a full disk can be
+/// made room on. More would not help where RocksDB does not take the value.
 const TRIES_MAX: u32 = 60;
 
 /// A change, in C's strings.
@@ -32,7 +32,6 @@ pub struct Former {
 /// What came of putting one back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PutBack {
-    /// It is done.
     Done,
     /// Not now, for this reason.
     Failed(String),
@@ -100,8 +99,8 @@ impl Changed {
         }
     }
 
-    /// Puts all of them back by `put_back`, the last change first. What fails stays for another try, but not for
-    /// ever; gives what was said of those that failed.
+    /// Puts all of them back by `put_back`, the last change first. What fails stays for another try, but not
+    /// for ever; gives what was said of those that failed.
     pub fn put_back(&mut self, mut put_back: impl FnMut(&Former) -> PutBack) -> Vec<String> {
         let mut failures = Vec::new();
         let mut left = Vec::new();
@@ -121,7 +120,6 @@ impl Changed {
         failures
     }
 
-    /// For the agent.
     pub fn list(&self) -> Vec<ChangedOption> {
         let shown = |former: &Former| ChangedOption {
             database: former.column_family.database,
@@ -225,8 +223,8 @@ mod tests {
     }
 
     proptest! {
-        /// A column family's options, as RocksDB would have them: whatever was changed, and however often, all are
-        /// what they were at first once they have been put back.
+        /// A column family's options, as RocksDB would have them: whatever was changed, and however often,
+        /// all are what they were at first once they have been put back.
         #[test]
         fn whatever_was_changed_comes_back(changes in proptest::collection::vec((0u32..3, 0u8..4, 0u8..9), 0..60)) {
             let mut changed = Changed::default();

@@ -38,7 +38,6 @@ pub struct Hook {
 
 /// What a request comes to.
 pub enum Answer {
-    /// One response.
     One(Response),
     /// Files, in as many responses as they take.
     Files(LiveFiles),
@@ -65,7 +64,8 @@ impl Hook {
         Response::Hello(self.hello())
     }
 
-    /// Does what one request asks for. Who comes without a greeting is nobody, and can only have the hook detached.
+    /// Does what one request asks for. Who comes without a greeting is nobody, and can only have the hook
+    /// detached.
     pub fn answer(&mut self, agent: Option<Agent>, request: Request) -> Result<Answer, Failure> {
         if let Some(agent) = agent {
             self.lease.seen(agent);

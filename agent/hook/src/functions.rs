@@ -25,14 +25,12 @@ pub struct CompactFunctions {
     ),
 }
 
-/// Functions to stop one.
 #[derive(Clone, Copy)]
 pub struct CancelFunctions {
     pub disable: unsafe extern "C" fn(*mut Wrapper),
     pub enable: unsafe extern "C" fn(*mut Wrapper),
 }
 
-/// Functions for a flush.
 #[derive(Clone, Copy)]
 pub struct FlushFunctions {
     pub options_create: unsafe extern "C" fn() -> *mut c_void,
@@ -45,7 +43,6 @@ pub struct FlushFunctions {
 /// Gives back what RocksDB has allocated for its caller.
 pub type Free = unsafe extern "C" fn(*mut c_void);
 
-/// Functions to change options.
 #[derive(Clone, Copy)]
 pub struct OptionsFunctions {
     pub of_column_family: unsafe extern "C" fn(
@@ -98,7 +95,6 @@ pub struct LiveFilesFunctions {
     pub largest_key: FileKey,
 }
 
-/// Functions for properties.
 #[derive(Clone, Copy)]
 pub struct PropertyFunctions {
     pub property_value: unsafe extern "C" fn(*mut Wrapper, *mut Wrapper, *const c_char) -> *mut c_char,
@@ -108,9 +104,7 @@ pub struct PropertyFunctions {
 /// Looks symbols up and keeps account.
 pub struct Symbols {
     handle: *mut c_void,
-    /// Functions found.
     pub found: Vec<String>,
-    /// Functions missing.
     pub missing: Vec<String>,
 }
 
@@ -120,7 +114,6 @@ impl Symbols {
         Symbols { handle, found: Vec::new(), missing: Vec::new() }
     }
 
-    /// Address of a symbol.
     pub fn address(&self, name: &CStr) -> Option<u64> {
         // SAFETY: a valid handle and a NUL-terminated name; nothing is called.
         let symbol = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
@@ -210,7 +203,8 @@ impl Symbols {
         Some(OptionsFunctions { of_column_family: of_column_family?, of_database, free: free? })
     }
 
-    /// Where the owners' functions are; `~T` has two forms, with (D0) and without (D1) giving back the memory.
+    /// Where the owners' functions are; `~T` has two forms, with (D0) and without (D1) giving back the
+    /// memory.
     pub fn owner(&self) -> OwnerFunctions {
         OwnerFunctions {
             database_delete: self.address(c"_ZN7rocksdb6DBImplD0Ev"),

@@ -28,7 +28,6 @@ pub struct Guard {
     changed: Condvar,
 }
 
-/// The process' own.
 pub static GUARD: Guard = Guard::new();
 
 struct State {
@@ -81,7 +80,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// For people.
     pub fn reason(self) -> &'static str {
         match self {
             Refusal::Closing => "its owner closes the database, or has closed it",

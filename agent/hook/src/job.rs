@@ -1,11 +1,11 @@
 //! One range compaction or flush at a time, in a thread of its own, and stopping it.
 //!
-//! Stopping: the C API has no switch for one compaction, so all manual compactions of the database are disabled, which
-//! makes RocksDB give up those that run within a key or so. They stay disabled until the job has ended, and not a
-//! moment longer: a job that waits (for an automatic compaction of the same files, or for a flush that would stall
-//! writers) notices when its turn comes, and enabled again too early it would then begin. The price is the
-//! application's own: a manual compaction of it that runs in that time, or is asked for, ends with
-//! `Status::Incomplete` too. A flush is not stopped by anything but the database's end.
+//! Stopping: the C API has no switch for one compaction, so all manual compactions of the database are
+//! disabled, which makes RocksDB give up those that run within a key or so. They stay disabled until the job
+//! has ended, and not a moment longer: a job that waits (for an automatic compaction of the same files, or
+//! for a flush that would stall writers) notices when its turn comes, and enabled again too early it would
+//! then begin. The price is the application's own: a manual compaction of it that runs in that time, or is
+//! asked for, ends with `Status::Incomplete` too. A flush is not stopped by anything but the database's end.
 
 use crate::access::{Access, Failure, enter};
 use crate::log;
@@ -26,7 +26,6 @@ const OUTCOMES_KEPT_MAX: usize = 8;
 /// What there is to do.
 #[derive(Clone)]
 pub enum Job {
-    /// A range compaction.
     Compact(CompactRange),
     /// A flush of a column family.
     Flush(ColumnFamilyPointers),
@@ -67,13 +66,13 @@ struct Jobs {
     outcomes: Vec<(u64, Finished)>,
 }
 
-/// Factor between the time of day in milliseconds and the number of a first job: so many jobs in a millisecond no
-/// RocksDB can do, and up to the year 2250 the numbers are exact in every JSON.
+/// Factor between the time of day in milliseconds and the number of a first job: so many jobs in a
+/// millisecond no RocksDB can do, and up to the year 2250 the numbers are exact in every JSON.
 const IDS_PER_MILLISECOND: u64 = 1_000;
 
 impl Default for Jobs {
-    /// Numbers go on from the time of day: an agent that comes back must not take a job of this hook for one of the
-    /// hook that was here before.
+    /// Numbers go on from the time of day: an agent that comes back must not take a job of this hook for one
+    /// of the hook that was here before.
     fn default() -> Jobs {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let milliseconds = u64::try_from(since_epoch.as_millis()).unwrap_or_default();
@@ -96,7 +95,6 @@ struct Running {
 /// Manual compactions of the job's database.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manual {
-    /// As they were.
     Untouched,
     /// Being disabled in a thread of its own: RocksDB waits there until those that run have ended.
     BeingDisabled,
@@ -124,7 +122,8 @@ impl Shared {
         true
     }
 
-    /// The job is done with its database; whether manual compactions were disabled for it. Nobody begins to after this.
+    /// The job is done with its database; whether manual compactions were disabled for it. Nobody begins to
+    /// after this.
     fn end_use(&self) -> bool {
         let mut jobs = self.jobs();
         if let Some(running) = jobs.running.as_mut() {
@@ -236,8 +235,8 @@ impl Worker {
         running()
     }
 
-    /// Stops compaction `id` and waits for its end, at most [`CANCEL_WAIT_MAX`]. What has not ended by then is stopped
-    /// all the same, as soon as its turn comes. Asking again does no harm.
+    /// Stops compaction `id` and waits for its end, at most [`CANCEL_WAIT_MAX`]. What has not ended by then
+    /// is stopped all the same, as soon as its turn comes. Asking again does no harm.
     pub fn cancel(&self, id: u64) -> Result<Response, Failure> {
         let unsupported = |message: &str| Err((ErrorKind::Unsupported, message.to_owned()));
         let mut jobs = self.shared.jobs();
@@ -266,7 +265,8 @@ impl Worker {
         self.status(id)
     }
 
-    /// Disables manual compactions for job `id`, which uses `database` until that is done: see [`Shared::end_use`].
+    /// Disables manual compactions for job `id`, which uses `database` until that is done: see
+    /// [`Shared::end_use`].
     fn disable(&self, id: u64, rocksdb: Arc<RocksDb>, database: Database) -> Result<(), Failure> {
         let shared = Arc::clone(&self.shared);
         let spawned = thread::spawn("sexton-cancel", thread::LISTENER_STACK_BYTES, move || {
@@ -289,8 +289,8 @@ fn not_found(id: u64) -> Failure {
     (ErrorKind::NotFound, format!("there is no compaction or flush {id}, or its outcome is long forgotten"))
 }
 
-/// A job's use of its database, in which it can be stopped. Manual compactions that were disabled for it are enabled
-/// again when this is dropped, before the pass for the database is given back.
+/// A job's use of its database, in which it can be stopped. Manual compactions that were disabled for it are
+/// enabled again when this is dropped, before the pass for the database is given back.
 struct Use<'a> {
     shared: &'a Shared,
     rocksdb: &'a RocksDb,

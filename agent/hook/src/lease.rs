@@ -14,7 +14,6 @@ pub struct Agent {
     pub process: u32,
 }
 
-/// The one that acts.
 #[derive(Default)]
 pub struct Lease {
     holder: Option<(Agent, Instant)>,

@@ -16,22 +16,23 @@
 //!
 //! # What it promises its host
 //! It writes to no standard stream, installs no signal handler, changes neither the umask nor the
-//! environment, and keeps every buffer bounded. No panic leaves it, as long as panics unwind (see [`linked`] for
-//! `panic = "abort"`), and the host's own panics stay the host's (`panics`). Without a client it sleeps in `accept`, and
-//! looks up once a second while there are options to put back. In threads of the host it runs at start-up and, in front of the owner's own calls, where a database or a column family
-//! handle ends (`owner`); `guard` sees to it that nothing is used after that:
+//! environment, and keeps every buffer bounded. No panic leaves it, as long as panics unwind (see [`linked`]
+//! for `panic = "abort"`), and the host's own panics stay the host's (`panics`). Without a client it sleeps
+//! in `accept`, and looks up once a second while there are options to put back. In threads of the host it
+//! runs at start-up and, in front of the owner's own calls, where a database or a column family handle ends
+//! (`owner`); `guard` sees to it that nothing is used after that:
 //! - A handle that is in use is deleted when the use ends; the owner goes on at once.
-//! - Closing a database that is in use has RocksDB give up manual compactions and waits for our call to return:
-//!   milliseconds, or as long as a flush takes, or an automatic compaction that ours waits for. It has no limit of
-//!   its own, as RocksDB's close has none: going on would free memory that is in use.
+//! - Closing a database that is in use has RocksDB give up manual compactions and waits for our call to
+//!   return: milliseconds, or as long as a flush takes, or an automatic compaction that ours waits for. It
+//!   has no limit of its own, as RocksDB's close has none: going on would free memory that is in use.
 //! - Where nothing is in use, the owner's call does what it always did.
 //!
-//! Where the guard cannot stand (a RocksDB whose virtual tables have no symbols) databases are only used that the
-//! program has registered itself.
+//! Where the guard cannot stand (a RocksDB whose virtual tables have no symbols) databases are only used that
+//! the program has registered itself.
 //!
 //! # What it cannot promise
-//! A database whose close is already under way at the very moment the guard is put up, within microseconds of the
-//! attach, is not seen closing.
+//! A database whose close is already under way at the very moment the guard is put up, within microseconds of
+//! the attach, is not seen closing.
 //!
 //! A checked pointer may also be a stale one: if the memory of a closed database has been reused for
 //! another one whose column family has the same name and id at the same addresses, the other one is

@@ -1,14 +1,15 @@
 //! For programs that link the hook: they say which column families there are and when they end, so that
 //! nothing has to be found out from outside. C programs include `sexton_hook.h`.
 //!
-//! A program that says nothing is served too, once a probe of the agent has seen its column families in use, as long
-//! as the guard can stand in front of its calls.
+//! A program that says nothing is served too, once a probe of the agent has seen its column families in use,
+//! as long as the guard can stand in front of its calls.
 //!
 //! # Panics
-//! A Rust program shares its standard library with this crate. Its panic hook stays in force for its own panics; those
-//! of the hook's threads are kept from it, go to the hook's log and end nothing but what was asked for. A program
-//! that is built with `panic = "abort"` has no such containment: there any panic ends the process, a panic of this
-//! crate's too. Who cannot accept that loads `libsexton_hook.so` instead, which is built to unwind.
+//! A Rust program shares its standard library with this crate. Its panic hook stays in force for its own
+//! panics; those of the hook's threads are kept from it, go to the hook's log and end nothing but what was
+//! asked for. A program that is built with `panic = "abort"` has no such containment: there any panic ends
+//! the process, a panic of this crate's too. Who cannot accept that loads `libsexton_hook.so` instead, which
+//! is built to unwind.
 
 use crate::guard::GUARD;
 use crate::options::Options;
@@ -57,20 +58,14 @@ impl std::fmt::Display for LinkedError {
 
 impl std::error::Error for LinkedError {}
 
-/// Starts the listener where it does not run yet. The program must export RocksDB's C API to the dynamic linker:
-/// by linking to a shared RocksDB, or with `-rdynamic`.
-///
-/// # Errors
-/// [`LinkedError::NotStarted`].
+/// Starts the listener where it does not run yet. The program must export RocksDB's C API to the dynamic
+/// linker: by linking to a shared RocksDB, or with `-rdynamic`.
 pub fn start() -> Result<(), LinkedError> {
     start::start(Options::preload()).map_err(LinkedError::NotStarted)
 }
 
 /// Tells the hook of a column family, given as the C API's `rocksdb_column_family_handle_t*`. Call
 /// [`unregister`] before the handle is destroyed or the database closed.
-///
-/// # Errors
-/// [`LinkedError::NotAColumnFamily`], [`LinkedError::TooMany`].
 pub fn register(column_family: *const c_void) -> Result<(), LinkedError> {
     let pointers = read(column_family).ok_or(LinkedError::NotAColumnFamily)?;
     let mut registered = list();
@@ -84,11 +79,8 @@ pub fn register(column_family: *const c_void) -> Result<(), LinkedError> {
     Ok(())
 }
 
-/// Takes a column family back. A compaction that runs in its database is cancelled; when this returns, nothing
-/// uses the handle, nor, where it was its last, the database, and the owner may end them.
-///
-/// # Errors
-/// [`LinkedError::NotAColumnFamily`].
+/// Takes a column family back. A compaction that runs in its database is cancelled; when this returns,
+/// nothing uses the handle, nor, where it was its last, the database, and the owner may end them.
 pub fn unregister(column_family: *const c_void) -> Result<(), LinkedError> {
     let pointers = read(column_family).ok_or(LinkedError::NotAColumnFamily)?;
     let mut registered = list();

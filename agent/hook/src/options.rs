@@ -7,10 +7,8 @@ use std::path::PathBuf;
 /// Bytes of the options; HotSpot passes at most 1024.
 const OPTIONS_BYTES_MAX: usize = 2048;
 
-/// Options of one start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where to listen.
     pub socket: PathBuf,
     /// Module with RocksDB's C API, as `/proc/self/maps` shows it; `None`: whatever the program exports.
     pub library: Option<OsString>,

@@ -1,11 +1,12 @@
 //! The owner's calls that end a database or a column family handle, led through the guard.
 //!
-//! All of them are virtual: `delete database` of a C++ program, `rocksdb_close`, RocksJava's close and dispose
-//! in all its versions, the wrappers of transactions and expiry, and RocksDB's own clean-up all fetch the address from
-//! the class' virtual table. So that is where the guard stands: five words of two tables point to functions
-//! here, which call the former ones. One way serves programs that were attached to, preloaded or linked,
-//! however their RocksDB was loaded; symbols put in front of others would miss what is linked into the
-//! executable and hide what is loaded later, and methods of RocksJava have another name in each version.
+//! All of them are virtual: `delete database` of a C++ program, `rocksdb_close`, RocksJava's close and
+//! dispose in all its versions, the wrappers of transactions and expiry, and RocksDB's own clean-up all fetch
+//! the address from the class' virtual table. So that is where the guard stands: five words of two tables
+//! point to functions here, which call the former ones. One way serves programs that were attached to,
+//! preloaded or linked, however their RocksDB was loaded; symbols put in front of others would miss what is
+//! linked into the executable and hide what is loaded later, and methods of RocksJava have another name in
+//! each version.
 //!
 //! Only objects of exactly these classes are ever used by the hook (`verify`), so only their tables matter.
 
@@ -21,8 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Words of a virtual table that are looked through; `DBImpl`'s has some 200 functions.
 const SLOTS_MAX: u64 = 512;
 
-/// `rocksdb::Status::kAborted`, the first byte of a `Status`. `DB::Close` keeps it for what can be tried again:
-/// the database has snapshots and was not closed.
+/// `rocksdb::Status::kAborted`, the first byte of a `Status`. `DB::Close` keeps it for what can be tried
+/// again: the database has snapshots and was not closed.
 const STATUS_ABORTED: u8 = 10;
 
 /// The functions that stood in the tables: where a call goes on from here.
@@ -176,12 +177,12 @@ unsafe fn call(former: &AtomicU64, object: *mut c_void) {
     unsafe { destructor(object) }
 }
 
-/// Has RocksDB give up manual compactions and waits until nothing uses the database, then has the owner go on.
-/// Where the object `is_still_there` afterwards they are allowed again.
+/// Has RocksDB give up manual compactions and waits until nothing uses the database, then has the owner go
+/// on. Where the object `is_still_there` afterwards they are allowed again.
 ///
-/// Only manual compactions are given up. The marker of a shutdown, which would end them sooner where they wait for
-/// an automatic one, would also have RocksDB drop the flush that a range compaction begins with, and with
-/// it what was written without a write-ahead log (seen in 7.8).
+/// Only manual compactions are given up. The marker of a shutdown, which would end them sooner where they
+/// wait for an automatic one, would also have RocksDB drop the flush that a range compaction begins with, and
+/// with it what was written without a write-ahead log (seen in 7.8).
 fn end(database: *mut c_void, is_still_there: bool, original: impl FnOnce() -> Ended) {
     let _ours = Scope::ours();
     // SAFETY: its owner has called a method of it, or has just been seen to hold a column family of it; it is

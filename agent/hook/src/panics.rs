@@ -1,10 +1,10 @@
-//! Whose panic it is. A panic of the hook's own code goes to its log; every other goes to the panic hook that the host
-//! has, as if this library were not there.
+//! Whose panic it is. A panic of the hook's own code goes to its log; every other goes to the panic hook that
+//! the host has, as if this library were not there.
 //!
-//! Loaded as a shared library the hook has a standard library of its own, whose panic hook nobody else sees. Linked as a
-//! crate it shares the host's, and the host's panics come through here. What tells them apart is the thread, and
-//! within it who has the word: RocksDB may call code of the host (a comparator, a compaction filter) from a
-//! thread of ours.
+//! Loaded as a shared library the hook has a standard library of its own, whose panic hook nobody else sees.
+//! Linked as a crate it shares the host's, and the host's panics come through here. What tells them apart is
+//! the thread, and within it who has the word: RocksDB may call code of the host (a comparator, a compaction
+//! filter) from a thread of ours.
 
 use crate::log;
 use std::cell::Cell;
@@ -18,8 +18,8 @@ thread_local! {
 
 static CHAINED: Once = Once::new();
 
-/// Has panics of the hook's own code logged and not printed. A second time changes nothing. A panic hook that the
-/// host sets later takes the place of this one, and sees our panics too.
+/// Has panics of the hook's own code logged and not printed. A second time changes nothing. A panic hook that
+/// the host sets later takes the place of this one, and sees our panics too.
 pub fn keep_quiet() {
     // A thread that is panicking may not change the panic hook.
     if !std::thread::panicking() {

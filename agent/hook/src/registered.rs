@@ -13,7 +13,6 @@ pub fn list() -> MutexGuard<'static, Vec<ColumnFamilyPointers>> {
     REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A copy of it.
 pub fn all() -> Vec<ColumnFamilyPointers> {
     list().clone()
 }

@@ -48,7 +48,6 @@ impl Handles {
         Handles { database: Wrapper::around(database), column_family: Wrapper::around(column_family) }
     }
 
-    /// The database alone.
     pub fn only_database(self) -> Database {
         Database(self.database)
     }
@@ -87,7 +86,6 @@ pub struct CompactOptions {
 pub enum Failed {
     /// It does not export the function.
     Missing,
-    /// Its own words.
     Status(String),
 }
 
@@ -103,9 +101,7 @@ pub struct RocksDb {
     pub handle_vtable: Option<u64>,
     /// Functions by which owners end their databases.
     pub owner: OwnerFunctions,
-    /// Functions found.
     pub found: Vec<String>,
-    /// Functions missing.
     pub missing: Vec<String>,
     compact: Option<CompactFunctions>,
     cancel: Option<CancelFunctions>,
@@ -324,7 +320,6 @@ impl RocksDb {
     }
 }
 
-/// RocksDB's number for it.
 fn bottommost(mode: BottommostLevelCompaction) -> u8 {
     match mode {
         BottommostLevelCompaction::Skip => 0,

@@ -19,7 +19,6 @@ const TURN_MIN: Duration = Duration::from_millis(200);
 /// What comes after a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The next client.
     Client,
     /// The end of this hook.
     End,

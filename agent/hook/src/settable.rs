@@ -1,7 +1,8 @@
 //! Which options may be set, and to what: whatever comes over the socket, no value does the host harm.
 //!
-//! RocksDB takes options that stop its writers, and some of its builds have assertions compiled in that end the program for
-//! a value which does not fit another one. So the list is closed. All but the first two are what Sexton has a use for.
+//! RocksDB takes options that stop its writers, and some of its builds have assertions compiled in that end
+//! the program for a value which does not fit another one. So the list is closed. All but the first two are
+//! what Sexton has a use for.
 
 use crate::changed::Change;
 use sexton_hook_protocol::{OptionChange, OptionsScope};
@@ -14,7 +15,6 @@ const NUMBER_BYTES_MAX: usize = 24;
 struct Settable {
     name: &'static str,
     scope: OptionsScope,
-    /// Smallest and greatest value.
     values: std::ops::RangeInclusive<f64>,
     /// Whether 0 is allowed as well, and switches it off.
     has_off: bool,
@@ -57,7 +57,8 @@ const SETTABLE: [Settable; 5] = [
     },
 ];
 
-/// The change that is asked for, as RocksDB takes it, where its option may be set so and later be put back; else why not.
+/// The change that is asked for, as RocksDB takes it, where its option may be set so and later be put back;
+/// else why not.
 pub fn change(scope: OptionsScope, asked: &OptionChange) -> Result<Change, String> {
     let Some(settable) = SETTABLE.iter().find(|known| known.name == asked.name && known.scope == scope)
     else {

@@ -16,7 +16,6 @@ const SOCKET_MODE: libc::mode_t = 0o600;
 
 /// What became of [`bind`].
 pub enum Bound {
-    /// A socket that listens.
     Listening(UnixListener),
     /// A hook of this very process listens there already.
     ServedAlready,
@@ -140,7 +139,6 @@ pub fn peer(stream: &UnixStream) -> io::Result<Peer> {
     Ok(Peer { process: u32::try_from(credentials.pid).unwrap_or_default(), user: credentials.uid })
 }
 
-/// This process' effective user.
 pub fn effective_user() -> u32 {
     // SAFETY: always succeeds.
     unsafe { libc::geteuid() }

@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-/// A listener.
 pub struct Started {
-    /// Its socket.
     pub socket: PathBuf,
     /// The process that started it: in a forked child the thread is not there.
     pub process: u32,

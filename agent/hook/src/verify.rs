@@ -1,7 +1,7 @@
 //! Whether the agent's pointers are what they are said to be, without following one blindly.
 //!
-//! Where things stand in RocksDB's objects is said by `sexton-rocksdb-layout`. A database's own name is only shown, never
-//! relied upon.
+//! Where things stand in RocksDB's objects is said by `sexton-rocksdb-layout`. A database's own name is only
+//! shown, never relied upon.
 
 use crate::rocksdb::RocksDb;
 use crate::{maps, memory};

@@ -1,8 +1,8 @@
 //! Where the counters of a target's threads are: the way to `perf_context`, and the layout of it.
 //!
 //! Symbols are believed before code, the size of `perf_context` before the version, the version before the
-//! library's own word, and that before the offsets that the code shows; what contradicts itself is refused, since a wrong offset would give
-//! plausible nonsense.
+//! library's own word, and that before the offsets that the code shows; what contradicts itself is refused,
+//! since a wrong offset would give plausible nonsense.
 
 use super::facts::{Gap, LayoutSource, PerfContextLayout, TlsRecipe, Version};
 use super::gaps;
@@ -19,11 +19,8 @@ use std::path::Path;
 
 /// The counters of one module in one process.
 pub(super) struct Counters {
-    /// The way to them.
     pub place: Placed,
-    /// Where each one is.
     pub layout: PerfContextLayout,
-    /// Where that was read.
     pub layout_source: LayoutSource,
     /// RocksDB's version, which may only have shown by the layout.
     pub version: Version,
@@ -31,13 +28,9 @@ pub(super) struct Counters {
 
 /// One module in one process.
 pub(super) struct Place<'a> {
-    /// The process.
     pub pid: u32,
-    /// The module.
     pub found: &'a Found,
-    /// What it has mapped.
     pub maps: &'a Maps,
-    /// Its executable.
     pub executable: &'a Path,
     /// What to add to the file's addresses.
     pub load_bias: u64,

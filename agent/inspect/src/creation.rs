@@ -16,8 +16,8 @@ pub(super) const DATABASE_SLOTS_MIN: usize = 100;
 /// Slots that are looked into; `NewIterator` has moved from 40 to 60.
 const SLOTS_MAX: usize = 96;
 
-/// Calls from `NewIterator` to where the iterator is made: `NewIteratorImpl`, `NewArenaWrappedDbIterator`, and
-/// the constructor.
+/// Calls from `NewIterator` to where the iterator is made: `NewIteratorImpl`, `NewArenaWrappedDbIterator`,
+/// and the constructor.
 const CALL_DEPTH_MAX: usize = 3;
 
 /// Functions looked into from one slot; creating an iterator calls some dozens.

@@ -1,8 +1,8 @@
 //! Which databases a process has open, from its file descriptors.
 //!
 //! RocksDB keeps `LOCK` open as long as a database is open for writing; a read-only or secondary instance
-//! shows by its SST, `MANIFEST` or log files, none of which it has open for writing. What is inside those files is the
-//! business of `sst`.
+//! shows by its SST, `MANIFEST` or log files, none of which it has open for writing. What is inside those
+//! files is the business of `sst`.
 
 use super::facts::DatabaseDirectory;
 use super::process::inside_and_from_agent;
@@ -39,7 +39,8 @@ pub struct OpenDatabases {
 enum Sign {
     /// `*.sst`, `*.log` or `MANIFEST-*`.
     DataFile,
-    /// `*.log` or `MANIFEST-*`, open for writing: an environment of the program's own may do without the lock.
+    /// `*.log` or `MANIFEST-*`, open for writing: an environment of the program's own may do without the
+    /// lock.
     WrittenFile,
     /// `LOCK`, which its owner keeps open as long as the database is open.
     Lock,
@@ -229,7 +230,8 @@ mod tests {
         assert!(ours[0].path_from_agent.join("CURRENT").is_file());
     }
 
-    /// As RocksDB holds them: a read-only instance reads the manifest and lets go of it, and keeps SST files open.
+    /// As RocksDB holds them: a read-only instance reads the manifest and lets go of it, and keeps SST files
+    /// open.
     #[test]
     fn a_database_without_lock_and_written_files_is_read_only() {
         let temporary = tempfile::tempdir().unwrap();

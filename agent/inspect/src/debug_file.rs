@@ -13,10 +13,8 @@ use std::path::{Path, PathBuf};
 const BUILD_ID_DIGITS: std::ops::RangeInclusive<usize> = 4..=128;
 
 /// The wanted symbols in the debug file of this build id below one of these root directories; none where
-/// there is no such file, or none that can be understood. Reading it is part of examining the file that it is for.
-///
-/// # Errors
-/// [`ElfError::TooMuch`].
+/// there is no such file, or none that can be understood. Reading it is part of examining the file that it is
+/// for.
 pub(super) fn symbols(
     build_id: &str,
     roots: &[PathBuf],

@@ -24,7 +24,8 @@ pub const LOAD_SEGMENTS_MAX: usize = 64;
 /// Bytes of `.dynamic`: entries have 16, and there are some dozens.
 const DYNAMIC_BYTES_MAX: u64 = 1 << 20;
 
-/// Sections with notes that are looked into, and bytes of each: real files have two to five, of some dozen bytes.
+/// Sections with notes that are looked into, and bytes of each: real files have two to five, of some dozen
+/// bytes.
 const NOTES_MAX: usize = 16;
 const NOTE_BYTES_MAX: u64 = 65_536;
 
@@ -61,7 +62,6 @@ const DYNAMIC_ENTRY_BYTES: usize = 16;
 /// One `PT_LOAD` segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadSegment {
-    /// Offset in the file.
     pub file_offset: u64,
     /// Bytes in the file.
     pub file_size: u64,
@@ -82,14 +82,12 @@ pub struct TlsSegment {
     pub alignment: u64,
 }
 
-/// One section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
     /// Name; empty where it cannot be read.
     pub name: String,
     /// `SHT_*`.
     pub kind: u32,
-    /// Offset in the file.
     pub file_offset: u64,
     /// Bytes.
     pub size: u64,
@@ -97,7 +95,6 @@ pub struct Section {
     pub link: u32,
 }
 
-/// One defined symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol {
     /// `st_value`: an address, or for thread-local ones an offset in the block.
@@ -122,13 +119,11 @@ pub enum TlsRelocationKind {
 /// One relocation of thread-local storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsRelocation {
-    /// What is filled in.
     pub kind: TlsRelocationKind,
     /// Address of the filled word, in the file's own address space.
     pub address: u64,
     /// Name of the symbol; `None` for symbol 0, which stands for the module itself.
     pub symbol: Option<String>,
-    /// Addend.
     pub addend: i64,
 }
 
@@ -150,10 +145,6 @@ pub struct ElfHeaders {
 }
 
 impl ElfHeaders {
-    /// Reads the headers.
-    ///
-    /// # Errors
-    /// [`ElfError`].
     pub fn read(source: &Source<'_>) -> Result<ElfHeaders, ElfError> {
         let headers = ElfHeaders::read_without_code(source)?;
         let is_outside = |segment: &&LoadSegment| {
@@ -169,9 +160,6 @@ impl ElfHeaders {
     }
 
     /// Reads the headers of a file that has symbols only: its segments describe another file.
-    ///
-    /// # Errors
-    /// [`ElfError`].
     pub fn read_without_code(source: &Source<'_>) -> Result<ElfHeaders, ElfError> {
         let header = read_file_header(source)?;
         let first_section = first_section(source, header)?;
@@ -240,8 +228,8 @@ impl ElfHeaders {
         data.map(|segment| (segment.file_offset, segment.address, segment.file_size)).collect()
     }
 
-    /// The page of code that holds an address: the address of its first byte, and its bytes, with some behind it, so
-    /// that an instruction which begins in it is whole.
+    /// The page of code that holds an address: the address of its first byte, and its bytes, with some behind
+    /// it, so that an instruction which begins in it is whole.
     pub fn code_page<'s>(&self, source: &'s Source<'_>, address: u64) -> Option<(u64, &'s [u8])> {
         let segment = self.load.iter().find(|segment| {
             segment.executable
@@ -254,9 +242,6 @@ impl ElfHeaders {
     }
 
     /// The relocations that fill in pointers to the file's own data and code.
-    ///
-    /// # Errors
-    /// As [`ElfHeaders::symbols`].
     pub fn word_relocations(&self, source: &Source<'_>) -> Result<WordRelocations, ElfError> {
         let dynamic = self.first_of(elf::SHT_DYNSYM);
         let mut symbols = Vec::new();
@@ -272,8 +257,8 @@ impl ElfHeaders {
         Ok(WordRelocations { tables: self.relocation_tables(), symbols })
     }
 
-    /// Where the dynamic linker's relocations are, `(offset, size)`, no byte in two of them: those that refer to the
-    /// dynamic symbols, or to none.
+    /// Where the dynamic linker's relocations are, `(offset, size)`, no byte in two of them: those that refer
+    /// to the dynamic symbols, or to none.
     fn relocation_tables(&self) -> Vec<(u64, u64)> {
         let is_dynamic = |section: &&Section| {
             section.kind == elf::SHT_RELA.0
@@ -312,8 +297,8 @@ impl ElfHeaders {
     /// The defined symbols among the wanted ones, from `.dynsym` and `.symtab`. A version behind `@` is
     /// no part of a name.
     ///
-    /// The names are looked for in the string tables, and the symbol tables then for where they stand there: tables of
-    /// hundreds of megabytes pass by a chunk at a time.
+    /// The names are looked for in the string tables, and the symbol tables then for where they stand there:
+    /// tables of hundreds of megabytes pass by a chunk at a time.
     ///
     /// # Errors
     /// [`ElfError`] when a table is not inside the file, or looking through it is too much.
@@ -345,9 +330,6 @@ impl ElfHeaders {
     }
 
     /// Relocations that the dynamic linker filled with thread-local storage's numbers.
-    ///
-    /// # Errors
-    /// As [`ElfHeaders::symbols`].
     pub fn tls_relocations(&self, source: &Source<'_>) -> Result<Vec<TlsRelocation>, ElfError> {
         let mut entries = Vec::new();
         let Some(table) = self.first_of(elf::SHT_DYNSYM) else { return Ok(Vec::new()) };
@@ -424,8 +406,8 @@ pub struct WordRelocations {
 }
 
 impl WordRelocations {
-    /// Gives each filled word, as its address and the address that is filled in, until `visit` says no. Only words are
-    /// given of which `is_wanted` says so.
+    /// Gives each filled word, as its address and the address that is filled in, until `visit` says no. Only
+    /// words are given of which `is_wanted` says so.
     ///
     /// # Errors
     /// [`ElfError`] when a table is not inside the file, or looking through it is too much.
@@ -466,7 +448,8 @@ impl WordRelocations {
     }
 }
 
-/// Where the wanted names stand in a string table, in order, with the name. A name ends with a NUL or a version.
+/// Where the wanted names stand in a string table, in order, with the name. A name ends with a NUL or a
+/// version.
 fn places_of_names<'name>(
     source: &Source<'_>,
     strings: &Section,

@@ -18,7 +18,6 @@ pub enum ElfError {
     /// A table or a part of it is not inside the file, or makes no sense.
     #[error("its {part} {reason}")]
     Malformed {
-        /// Which part.
         part: String,
         /// What is wrong with it.
         reason: String,
@@ -26,25 +25,17 @@ pub enum ElfError {
     /// A part is larger than a limit.
     #[error("its {part} has {size}, more than the limit of {limit}")]
     TooLarge {
-        /// Which part.
         part: String,
         /// Bytes or entries.
         size: u64,
-        /// The limit.
         limit: u64,
     },
     /// Examining it takes more than one file may take of the agent.
     #[error("examining it takes more {resource} than one file may take of the agent")]
-    TooMuch {
-        /// Memory or time.
-        resource: &'static str,
-    },
+    TooMuch { resource: &'static str },
     /// The file could not be read.
     #[error("reading it failed: {message}")]
-    Io {
-        /// The system's message.
-        message: String,
-    },
+    Io { message: String },
 }
 
 impl ElfError {

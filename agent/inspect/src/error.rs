@@ -12,14 +12,10 @@ use std::path::{Path, PathBuf};
 pub enum InspectError {
     /// There is no such process, or it ended while being looked at.
     #[error("there is no process {pid}, or it ended while being looked at")]
-    NoSuchProcess {
-        /// Process.
-        pid: u32,
-    },
+    NoSuchProcess { pid: u32 },
     /// No executable mapping holds RocksDB.
     #[error("process {pid} has no RocksDB inside{}", hint.as_ref().map(|hint| format!(": {hint}")).unwrap_or_default())]
     NoRocksDb {
-        /// Process.
         pid: u32,
         /// What came nearest: a library with the name but without the symbols.
         hint: Option<String>,
@@ -27,7 +23,6 @@ pub enum InspectError {
     /// The kernel refused to show it.
     #[error("may not look into process {pid}: permission denied for {}", path.display())]
     PermissionDenied {
-        /// Process.
         pid: u32,
         /// What was to be opened.
         path: PathBuf,
@@ -35,7 +30,6 @@ pub enum InspectError {
     /// The file that should hold RocksDB is broken.
     #[error("{} of process {pid} is no valid ELF file: {source}", path.display())]
     CorruptElf {
-        /// Process.
         pid: u32,
         /// The module, as the target names it.
         path: PathBuf,
@@ -45,9 +39,7 @@ pub enum InspectError {
     /// The file that should hold RocksDB is more than one file may take of the agent.
     #[error("{} of process {pid} is not examined: {source}", path.display())]
     TooMuch {
-        /// Process.
         pid: u32,
-        /// The module.
         path: PathBuf,
         /// Of what it is too much.
         source: ElfError,
@@ -55,33 +47,17 @@ pub enum InspectError {
     /// The module cannot be read on this architecture or with this C library.
     #[error("RocksDB in {} of process {pid} cannot be read: {what}", path.display())]
     Unsupported {
-        /// Process.
         pid: u32,
-        /// The module.
         path: PathBuf,
         /// What is not supported.
         what: String,
     },
     /// The way from a thread to its counters is not known.
     #[error("the thread-local storage of {} in process {pid} cannot be found: {source}", path.display())]
-    ThreadLocalStorage {
-        /// Process.
-        pid: u32,
-        /// The module.
-        path: PathBuf,
-        /// Why.
-        source: TlsError,
-    },
+    ThreadLocalStorage { pid: u32, path: PathBuf, source: TlsError },
     /// Anything else that went wrong reading.
     #[error("cannot read {} of process {pid}: {source}", path.display())]
-    Io {
-        /// Process.
-        pid: u32,
-        /// What was read.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
+    Io { pid: u32, path: PathBuf, source: io::Error },
 }
 
 impl InspectError {

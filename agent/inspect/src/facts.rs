@@ -25,9 +25,7 @@ pub struct FileIdentity {
 /// another program by `exec` without changing its pid or start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct TargetId {
-    /// Which process.
     pub process: ProcessId,
-    /// Which of its modules.
     pub module: FileIdentity,
 }
 
@@ -40,8 +38,8 @@ pub struct Target {
     pub process: ProcessId,
     /// Whether it is the copy of its process that was seen first. Only that one is acted on.
     pub is_primary: bool,
-    /// Short name for people and the API: the program and the pid, `mariadbd-4711`; for further copies in the process
-    /// followed by the module's file name, `mariadbd-4711-librocksdb.so.7.8`.
+    /// Short name for people and the API: the program and the pid, `mariadbd-4711`; for further copies in the
+    /// process followed by the module's file name, `mariadbd-4711-librocksdb.so.7.8`.
     pub name: String,
     /// What the process is, without its pid: the main class of a JVM, else the executable's file name.
     pub program: String,
@@ -73,7 +71,8 @@ pub struct DatabaseDirectory {
     pub path: PathBuf,
     /// The same directory reached from the agent: `/proc/PID/root/...`.
     pub path_from_agent: PathBuf,
-    /// Whether the process has it open for reading only: it neither holds its lock nor writes its log or manifest.
+    /// Whether the process has it open for reading only: it neither holds its lock nor writes its log or
+    /// manifest.
     pub is_read_only: bool,
 }
 
@@ -94,7 +93,6 @@ pub struct RocksDbModule {
     pub deleted: bool,
     /// A path that opens the very file that is mapped: `/proc/PID/map_files/START-END`.
     pub path_from_agent: PathBuf,
-    /// Which file it is.
     pub file: FileIdentity,
     /// GNU build id in hexadecimal, where the file has one.
     pub build_id: Option<String>,
@@ -104,10 +102,9 @@ pub struct RocksDbModule {
     pub version: Version,
     /// How `DBIter`'s functions were found; each site says it for itself, too.
     pub found_by: FoundBy,
-    /// Where to place probes.
     pub sites: ProbeSites,
-    /// Offset of the `DBIter*` inside `ArenaWrappedDBIter`, from its methods' code; `None` where the code did not
-    /// show it.
+    /// Offset of the `DBIter*` inside `ArenaWrappedDBIter`, from its methods' code; `None` where the code did
+    /// not show it.
     pub db_iter_offset: Option<u32>,
     /// Offset of the `{pointer, length}` of the current key inside `DBIter`, from the code of its `key()`;
     /// `None` where the code did not show it: then it is not known where a scan ended.
@@ -115,9 +112,9 @@ pub struct RocksDbModule {
     /// Offset of `DBIter::num_internal_keys_skipped_` inside `DBIter`, a `uint64_t` that counts what the
     /// iterator's last call stepped over, from its methods' code; `None` where the code did not show it.
     pub keys_skipped_offset: Option<u32>,
-    /// Offset of `DBIter::local_stats_.skip_count_` inside `DBIter`, a `uint64_t` that the former is added to before each
-    /// further call, from the same code; `None` where it did not show it: then iterators of one thread are not told apart
-    /// by what they have stepped over.
+    /// Offset of `DBIter::local_stats_.skip_count_` inside `DBIter`, a `uint64_t` that the former is added to
+    /// before each further call, from the same code; `None` where it did not show it: then iterators of one
+    /// thread are not told apart by what they have stepped over.
     pub skip_count_offset: Option<u32>,
     /// What can be counted in this module.
     pub counts: CountSource,
@@ -173,7 +170,6 @@ pub enum LayoutSource {
     Table,
     /// The library itself, asked in a process of its own.
     Library,
-    /// The code that counts.
     Code,
 }
 
@@ -209,7 +205,6 @@ impl std::fmt::Display for CountSource {
     }
 }
 
-/// RocksDB's version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Version {
     /// `ROCKSDB_MAJOR`.
@@ -259,7 +254,6 @@ pub struct ProbeSite {
     /// Distance from the function's first instruction. What is before it (`endbr64`, loads of addresses)
     /// leaves stack pointer and arguments as they were.
     pub bytes_into_function: u8,
-    /// Price class.
     pub kind: SiteKind,
     /// How the function was found.
     pub found_by: FoundBy,
@@ -280,8 +274,8 @@ pub struct ProbeSites {
     pub iterator_destructor: Option<ProbeSite>,
     /// `rocksdb::DBImpl::NewIterator(ReadOptions const&, ColumnFamilyHandle*)`.
     pub new_iterator: Option<ProbeSite>,
-    /// `rocksdb::BlockFetcher::ReadBlockContents()`; it returns a `Status` by value, so that `this` is its second
-    /// argument.
+    /// `rocksdb::BlockFetcher::ReadBlockContents()`; it returns a `Status` by value, so that `this` is its
+    /// second argument.
     pub read_block_contents: Option<ProbeSite>,
     /// `rocksdb::PerfContext::Reset()`: called by programs that set a thread's counters to zero.
     pub perf_context_reset: Option<ProbeSite>,

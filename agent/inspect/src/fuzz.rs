@@ -57,8 +57,8 @@ fn run(command: &mut Command) {
     assert!(status.success(), "{command:?} ended with {status}");
 }
 
-/// The library as it comes from the linker, and without its symbol table; and one whose functions are in no table
-/// at all.
+/// The library as it comes from the linker, and without its symbol table; and one whose functions are in no
+/// table at all.
 fn libraries() -> Vec<Vec<u8>> {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);

@@ -118,7 +118,6 @@ pub(super) fn cut_command_line() -> Gap {
     }
 }
 
-/// Some sites are single-stepped.
 pub(super) fn single_stepped(sites: &ProbeSites) -> Option<Gap> {
     let all = [
         &sites.seek,
@@ -165,7 +164,6 @@ pub(super) fn no_counters(reason: String, counts: CountSource) -> Gap {
     Gap { what: what.into(), reason, remedy: remedy.into() }
 }
 
-/// Nothing tells the version.
 pub(super) fn unknown_version() -> Gap {
     Gap {
         what: "RocksDB's version is not known".into(),

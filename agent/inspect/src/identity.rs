@@ -1,10 +1,11 @@
-//! From the addresses that probes saw to names: which database directory, which column family, which SST file.
+//! From the addresses that probes saw to names: which database directory, which column family, which SST
+//! file.
 //!
 //! A name is read from the target's memory and believed only where it is one of the names that are
-//! possible: a directory that the process has open, a printable column family name, the number of a file of an open
-//! database. Handles come and go and addresses are used again, so names are read anew for each window; what
-//! outlives a window is which database a column family belongs to, and only for as long as both still answer
-//! to the same names.
+//! possible: a directory that the process has open, a printable column family name, the number of a file of
+//! an open database. Handles come and go and addresses are used again, so names are read anew for each
+//! window; what outlives a window is which database a column family belongs to, and only for as long as both
+//! still answer to the same names.
 
 use crate::facts::Target;
 use crate::memory;
@@ -34,7 +35,8 @@ const ADDRESSES_MAX: usize = 4096;
 /// Column families of a database that are asked what waits in them; some microseconds each.
 const LOADED_MAX: usize = 256;
 
-/// Where the objects of an operation are in the target's memory; 0 is not known. Nobody follows them without checks.
+/// Where the objects of an operation are in the target's memory; 0 is not known. Nobody follows them without
+/// checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// `rocksdb::DBImpl*`.
@@ -45,7 +47,8 @@ pub struct Addresses {
     pub column_family_data: u64,
 }
 
-/// The handle of a column family, where probes saw it in the target's memory; nobody follows it without checks.
+/// The handle of a column family, where probes saw it in the target's memory; nobody follows it without
+/// checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HandlePointers {
     /// `rocksdb::DBImpl*`.
@@ -71,7 +74,6 @@ impl HandlePointers {
 /// A column family as its process knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnFamilyIdentity {
-    /// Name.
     pub name: String,
     /// `ColumnFamilyData::id_`.
     pub id: u32,
@@ -81,9 +83,7 @@ pub struct ColumnFamilyIdentity {
 /// fills it again.
 #[derive(Debug, Default)]
 pub struct Identities {
-    /// Read in this window.
     column_families: HashMap<u64, Option<ColumnFamilyIdentity>>,
-    /// Read in this window.
     databases: HashMap<u64, Option<PathBuf>>,
     /// Names of those that show in no open file; read in this window.
     unseen: HashMap<u64, Option<PathBuf>>,
@@ -122,8 +122,9 @@ impl Identities {
         }
     }
 
-    /// What the target calls the database of an operation, where it has no file open that shows such a directory: it
-    /// has an Env of its own, or the directory was deleted under it. For showing: nothing is looked for under this name.
+    /// What the target calls the database of an operation, where it has no file open that shows such a
+    /// directory: it has an Env of its own, or the directory was deleted under it. For showing: nothing is
+    /// looked for under this name.
     pub fn unseen(&mut self, target: &Target, addresses: Addresses) -> Option<PathBuf> {
         let address = addresses.database;
         if address == 0 || self.directory(target, address).is_some() {
@@ -133,7 +134,8 @@ impl Identities {
         self.unseen.entry(address).or_insert_with(read).clone()
     }
 
-    /// Learns from one operation's addresses; gives the directory and the column family as far as they are known.
+    /// Learns from one operation's addresses; gives the directory and the column family as far as they are
+    /// known.
     pub fn resolve(&mut self, target: &Target, addresses: Addresses) -> (Option<PathBuf>, Option<String>) {
         if self.column_families.len() + self.databases.len() + self.unseen.len() > ADDRESSES_MAX {
             let file_name_offset = self.file_name_offset;
@@ -149,14 +151,14 @@ impl Identities {
         (directory, family.map(|family| family.name))
     }
 
-    /// The file whose `RandomAccessFileReader` is at `address`; `None` where its name is none that can be, or it is
-    /// not known yet where names stand.
+    /// The file whose `RandomAccessFileReader` is at `address`; `None` where its name is none that can be, or
+    /// it is not known yet where names stand.
     pub fn file(&self, target: &Target, address: u64) -> Option<SstIdentity> {
         named_file(target, address.checked_add(self.file_name_offset?)?)
     }
 
-    /// At which byte of a `BlockFetcher`, which begins with these words, the pointer to its file stands: to an object
-    /// that has the name of an SST file of an open database.
+    /// At which byte of a `BlockFetcher`, which begins with these words, the pointer to its file stands: to
+    /// an object that has the name of an SST file of an open database.
     pub fn find_file(&mut self, target: &Target, fetcher: &[u64]) -> Option<u32> {
         for (at, address) in fetcher.iter().enumerate() {
             for name_offset in (0..random_access_file_reader::NAME_MAX).step_by(8) {
@@ -195,8 +197,8 @@ impl Identities {
         }
     }
 
-    /// The directory of a column family whose database no probe saw, from an earlier creation: believed where both
-    /// are still what they were.
+    /// The directory of a column family whose database no probe saw, from an earlier creation: believed where
+    /// both are still what they were.
     fn home(&mut self, target: &Target, address: u64, family: &ColumnFamilyIdentity) -> Option<PathBuf> {
         let home = self.homes.get(&address)?;
         let (database, directory) = (home.database, home.directory.clone());

@@ -35,9 +35,6 @@ impl Inspector {
     }
 
     /// Finds out all that is needed to watch a process: its primary target.
-    ///
-    /// # Errors
-    /// As [`Inspector::inspect_all`].
     pub fn inspect(&mut self, pid: u32) -> Result<Target, InspectError> {
         let none = InspectError::NoRocksDb { pid, hint: None };
         self.inspect_all(pid)?.into_iter().next().ok_or(none)
@@ -53,11 +50,8 @@ impl Inspector {
         self.look_into(pid)
     }
 
-    /// As [`Inspector::inspect_all`], of a process that nobody asked for: our own executable is left out as in
-    /// [`Inspector::discover`], and it costs little where there is no RocksDB, still less the next time.
-    ///
-    /// # Errors
-    /// As [`Inspector::inspect_all`].
+    /// As [`Inspector::inspect_all`], of a process that nobody asked for: our own executable is left out as
+    /// in [`Inspector::discover`], and it costs little where there is no RocksDB, still less the next time.
     pub fn glance(&mut self, pid: u32) -> Result<Vec<Target>, InspectError> {
         let mappings = read_maps(pid)?.fingerprint();
         let nothing = InspectError::NoRocksDb { pid, hint: None };

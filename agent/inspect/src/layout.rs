@@ -32,11 +32,8 @@ pub enum LayoutError {
     /// The version is in no row and the size is no help.
     #[error("RocksDB {major}.{minor} ({source_of_version}) is not among the known versions {known}")]
     UnknownVersion {
-        /// Major version.
         major: u32,
-        /// Minor version.
         minor: u32,
-        /// Where it was read.
         source_of_version: String,
         /// The versions that are known.
         known: String,
@@ -44,7 +41,6 @@ pub enum LayoutError {
     /// The size is that of no known version: a build with members of its own.
     #[error("`perf_context` has {size_bytes} bytes, which no released RocksDB from {known} has")]
     UnknownSize {
-        /// The symbol's size.
         size_bytes: u64,
         /// The versions that are known.
         known: String,
@@ -55,13 +51,9 @@ pub enum LayoutError {
          {versions_of_size}"
     )]
     Contradiction {
-        /// Major version.
         major: u32,
-        /// Minor version.
         minor: u32,
-        /// Where it was read.
         source_of_version: String,
-        /// The symbol's size.
         size_bytes: u64,
         /// The row that has this size.
         versions_of_size: String,

@@ -54,8 +54,8 @@ const ACCESS_BYTES: u64 = 64;
 /// Memory of a function beside what was seen of it.
 const TRACE_BYTES: u64 = 256;
 
-/// Reads functions of one file, each once. What that takes is taken from the file's allowance; where it does not
-/// suffice, nothing is seen of a function, and whoever began has to ask the allowance in the end.
+/// Reads functions of one file, each once. What that takes is taken from the file's allowance; where it does
+/// not suffice, nothing is seen of a function, and whoever began has to ask the allowance in the end.
 pub(super) struct Reader<'a, 'f> {
     source: &'a Source<'f>,
     headers: &'a ElfHeaders,
@@ -97,7 +97,8 @@ impl<'a, 'f> Reader<'a, 'f> {
         })
     }
 
-    /// Takes work from the file's allowance, for so many things that are looked at. `false`: there is not so much left.
+    /// Takes work from the file's allowance, for so many things that are looked at. `false`: there is not so
+    /// much left.
     pub fn look_at(&self, count: usize) -> bool {
         self.take(0, count as u64 * ACCESS_WORK)
     }
@@ -133,8 +134,8 @@ impl<'a, 'f> Reader<'a, 'f> {
         common.next().is_none().then_some(*offset)
     }
 
-    /// The offset of `DBIter::local_stats_.skip_count_`, which `num_internal_keys_skipped_` is added to: the one member that
-    /// all of these methods agree on in which it shows.
+    /// The offset of `DBIter::local_stats_.skip_count_`, which `num_internal_keys_skipped_` is added to: the
+    /// one member that all of these methods agree on in which it shows.
     pub fn skip_count_offset(&mut self, methods: &[u64]) -> Option<u32> {
         let skipped = self.keys_skipped_offset(methods)?;
         let mut grown = BTreeSet::new();

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// Hidden subcommand of the agent's binary that runs [`super::library_child::main`] with the path that follows.
+/// Hidden subcommand of the agent's binary that runs [`super::library_child::main`] with the path that
+/// follows.
 pub const CHILD_SUBCOMMAND: &str = "internal-ask-library";
 
 /// How long asking may take; loading RocksDB takes some 50 ms.
@@ -25,7 +26,6 @@ const OUTPUT_BYTES_MAX: u64 = 4096;
 /// Words of `perf_context` that are filled in: no known version has fewer.
 pub(super) const WORDS: usize = 66;
 
-/// What the process prints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {

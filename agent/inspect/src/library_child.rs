@@ -1,8 +1,8 @@
 //! The short-lived process that loads a foreign RocksDB library and asks it where its counters are.
 //!
-//! Loading runs whatever the library's constructors do. So the process first copies the library into memory of
-//! its own, and then gives up everything: it becomes nobody, without capabilities, without a way to files but
-//! the system's libraries, to the network, or to other processes, with little time and memory.
+//! Loading runs whatever the library's constructors do. So the process first copies the library into memory
+//! of its own, and then gives up everything: it becomes nobody, without capabilities, without a way to files
+//! but the system's libraries, to the network, or to other processes, with little time and memory.
 
 use super::library::{Answer, Offsets, WORDS};
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -16,8 +16,8 @@ use std::process::ExitCode;
 
 /// Largest library that is loaded: with debug information RocksDB reaches some hundred megabytes.
 const LIBRARY_BYTES_MAX: u64 = 1 << 30;
-/// What it may use: memory for the library twice, what it links to, and a heap; the files of a library and of what it
-/// links to.
+/// What it may use: memory for the library twice, what it links to, and a heap; the files of a library and of
+/// what it links to.
 const LIMITS: Limits =
     Limits { processor_time_seconds: 3, address_space_bytes: 4 << 30, open_files: 64, has_children: false };
 /// Where the system's libraries are, which the library links to, and where the dynamic linker looks them up.

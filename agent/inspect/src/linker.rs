@@ -1,7 +1,7 @@
 //! Whose dynamic linker a process has: glibc's and musl's lay out the dynamic thread vector differently.
 //!
-//! musl is known by two functions that its linker looks up in itself, and so cannot do without; a file's name says
-//! nothing, distributions call it as they like. Everything else is taken for glibc.
+//! musl is known by two functions that its linker looks up in itself, and so cannot do without; a file's name
+//! says nothing, distributions call it as they like. Everything else is taken for glibc.
 
 use super::elf::ElfHeaders;
 use super::maps::{Mapping, Maps};
@@ -29,8 +29,8 @@ pub(super) fn is_musl(pid: u32, maps: &Maps, executable: &Path) -> bool {
     open_mapped(pid, mapping).is_ok_and(|(file, _)| is_musl_linker(&file))
 }
 
-/// Where the dynamic linker is mapped. Where the kernel has mapped none it is the executable itself: started by hand,
-/// with the program as its argument.
+/// Where the dynamic linker is mapped. Where the kernel has mapped none it is the executable itself: started
+/// by hand, with the program as its argument.
 fn mapping<'a>(pid: u32, maps: &'a Maps, executable: &Path) -> Option<&'a Mapping> {
     let mut vector = Vec::new();
     let path = PathBuf::from(format!("/proc/{pid}/auxv"));

@@ -1,7 +1,7 @@
 //! Which SST files of a database have hard links elsewhere, and when its files and its directory were born.
 //!
-//! Only metadata is read: one look at each file of the directory. What they tell of the database is decided in
-//! [`sexton_tuner::lineage`].
+//! Only metadata is read: one look at each file of the directory. What they tell of the database is decided
+//! in [`sexton_tuner::lineage`].
 
 use super::facts::DatabaseDirectory;
 use sexton_tuner::lineage::{EldestFile, Inode, LinkedFile, Links};
@@ -10,8 +10,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::UNIX_EPOCH;
 
-/// SST files of one database that are looked at. A checkpoint shares most of its files at first, so that these tell
-/// enough of any.
+/// SST files of one database that are looked at. A checkpoint shares most of its files at first, so that
+/// these tell enough of any.
 pub const SST_FILES_MAX: usize = 65_536;
 
 /// Reads a database's links.

@@ -27,7 +27,6 @@ pub struct Mapping {
     pub end: u64,
     /// Offset in the file of the byte at `start`.
     pub file_offset: u64,
-    /// Which file.
     pub file: FileIdentity,
     /// Its path in the target's mount namespace, without ` (deleted)`.
     pub path: PathBuf,

@@ -1,8 +1,8 @@
 //! Reading another process's memory, and writing single bytes of it.
 //!
-//! Written is only where a policy asks for it, and only by the keeper of the perf level. Everything that comes from
-//! there is untrusted: it may change under the read and may be no string at
-//! all, so lengths are bounded and strings are checked before they are believed.
+//! Written is only where a policy asks for it, and only by the keeper of the perf level. Everything that
+//! comes from there is untrusted: it may change under the read and may be no string at all, so lengths are
+//! bounded and strings are checked before they are believed.
 
 use sexton_rocksdb_layout::std_string;
 use std::io;
@@ -17,54 +17,34 @@ const USER_ADDRESS_END: u64 = 1 << 47;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// The process ended.
     #[error("process {pid} is gone")]
-    NoSuchProcess {
-        /// Process.
-        pid: u32,
-    },
-    /// The kernel refused.
+    NoSuchProcess { pid: u32 },
     #[error("may not read memory of process {pid}: run as root, or with CAP_SYS_PTRACE")]
-    PermissionDenied {
-        /// Process.
-        pid: u32,
-    },
+    PermissionDenied { pid: u32 },
     /// Nothing is mapped there, or not for reading.
     #[error("process {pid} has no readable memory at {address:#x} ({length} bytes)")]
     Unmapped {
-        /// Process.
         pid: u32,
         /// First address.
         address: u64,
         /// Bytes asked for.
         length: usize,
     },
-    /// More than a limit.
     #[error("{length} bytes at {address:#x} of process {pid} are more than the limit of {limit}")]
     TooLong {
-        /// Process.
         pid: u32,
         /// First address.
         address: u64,
         /// Bytes asked for, or that the string claims.
         length: u64,
-        /// The limit.
         limit: usize,
     },
     /// What is there is no `std::string`.
     #[error("what is at {address:#x} of process {pid} is no std::string of libstdc++")]
-    NotAString {
-        /// Process.
-        pid: u32,
-        /// Address of the object.
-        address: u64,
-    },
-    /// Anything else.
+    NotAString { pid: u32, address: u64 },
     #[error("cannot read memory of process {pid}")]
     Io {
-        /// Process.
         pid: u32,
-        /// What the kernel said.
         #[source]
         source: io::Error,
     },
@@ -84,9 +64,6 @@ pub fn read(pid: u32, address: u64, length: usize) -> Result<Vec<u8>, MemoryErro
 }
 
 /// Reads the `u64` at `address` of a process.
-///
-/// # Errors
-/// As [`read`].
 pub fn read_u64(pid: u32, address: u64) -> Result<u64, MemoryError> {
     let mut bytes = [0u8; 8];
     read_into(pid, address, &mut bytes)?;
@@ -94,9 +71,6 @@ pub fn read_u64(pid: u32, address: u64) -> Result<u64, MemoryError> {
 }
 
 /// Reads the byte at `address` of a process.
-///
-/// # Errors
-/// As [`read`].
 pub fn read_u8(pid: u32, address: u64) -> Result<u8, MemoryError> {
     let mut byte = [0u8; 1];
     read_into(pid, address, &mut byte)?;

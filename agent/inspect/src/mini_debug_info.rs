@@ -14,17 +14,14 @@ const PACKED_BYTES_MAX: u64 = 2 << 20;
 /// are left alone, whoever wrote them.
 const UNPACKED_BYTES_MAX: u64 = 8 << 20;
 
-/// Memory that unpacking may take, KiB: xz's largest preset has a dictionary of 64 MiB. Only as much of it is touched
-/// as is unpacked.
+/// Memory that unpacking may take, KiB: xz's largest preset has a dictionary of 64 MiB. Only as much of it is
+/// touched as is unpacked.
 const MEMORY_KIB_MAX: u32 = 80 << 10;
 
 /// Work of unpacking, for each byte that is packed and for each that is unpacked.
 const UNPACKING_WORK: u64 = 16;
 
 /// The wanted symbols in a file's `.gnu_debugdata`; none where there is none or it cannot be understood.
-///
-/// # Errors
-/// [`ElfError::TooMuch`].
 pub(super) fn symbols(
     source: &Source<'_>,
     headers: &ElfHeaders,

@@ -43,13 +43,11 @@ pub struct ModuleFacts {
     pub load: Vec<LoadSegment>,
     /// `PT_TLS`.
     pub tls: Option<TlsSegment>,
-    /// GNU build id.
     pub build_id: Option<String>,
     /// What follows "rocksdb_build_git_tag:", possibly nothing.
     pub build_tag: Option<Vec<u8>>,
     /// How `DBIter`'s functions were found.
     pub found_by: FoundBy,
-    /// Where to probe.
     pub sites: ProbeSites,
     /// Offset of `db_iter_` in `ArenaWrappedDBIter`.
     pub db_iter_offset: Option<u32>,
@@ -69,9 +67,7 @@ pub struct ModuleFacts {
     pub exports_perf_context_api: bool,
     /// The offset of `internal_key_skipped_count` by the library's own word, once it was asked.
     pub library_answer: OnceLock<Result<u32, String>>,
-    /// Relocations of thread-local storage.
     pub tls_relocations: Vec<TlsRelocation>,
-    /// What is missing.
     pub gaps: Vec<Gap>,
 }
 
@@ -119,9 +115,6 @@ pub struct FileKey {
 
 impl FileKey {
     /// The key of an open file.
-    ///
-    /// # Errors
-    /// What `fstat` gives.
     pub fn of(file: &File) -> io::Result<FileKey> {
         let data = file.metadata()?;
         Ok(FileKey {
@@ -134,7 +127,6 @@ impl FileKey {
         })
     }
 
-    /// Device and inode.
     pub fn device_and_inode(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
@@ -146,7 +138,6 @@ pub struct View {
     /// Where its root directory is, from here, and which directory that is.
     root: PathBuf,
     root_inode: (u64, u64),
-    /// Its mount namespace.
     namespace: u64,
 }
 
@@ -162,7 +153,8 @@ impl View {
         View { root_inode: inode(root.as_path()), namespace: inode(namespace.as_path()).1, root }
     }
 
-    /// Whether the same names lead to the same files: then they do so for as long as one of the processes lives.
+    /// Whether the same names lead to the same files: then they do so for as long as one of the processes
+    /// lives.
     fn is_same(&self, other: &View) -> bool {
         (self.root_inode, self.namespace) == (other.root_inode, other.namespace)
             && self.root_inode != (0, 0)
@@ -175,7 +167,6 @@ impl View {
     }
 }
 
-/// A file's verdict.
 #[derive(Clone, Debug)]
 struct Known {
     verdict: Verdict,
@@ -183,8 +174,9 @@ struct Known {
     view: Option<View>,
 }
 
-/// Results by file. Nothing is believed of a file that was found in another one, and be it of the same build: whoever
-/// makes a file writes its build id, and its tables say where in somebody else's code a probe is to go.
+/// Results by file. Nothing is believed of a file that was found in another one, and be it of the same build:
+/// whoever makes a file writes its build id, and its tables say where in somebody else's code a probe is to
+/// go.
 #[derive(Debug, Default)]
 pub struct ModuleCache {
     by_file: HashMap<FileKey, Known>,
@@ -278,8 +270,8 @@ fn analyse(source: &Source<'_>, headers: &ElfHeaders, symbols: &Symbols) -> Resu
     })
 }
 
-/// The relocations of thread-local storage that can be asked for: the first of each kind, of `perf_context` and of the
-/// module itself.
+/// The relocations of thread-local storage that can be asked for: the first of each kind, of `perf_context`
+/// and of the module itself.
 fn tls_relocations(source: &Source<'_>, headers: &ElfHeaders) -> Result<Vec<TlsRelocation>, ElfError> {
     let mut kept: Vec<TlsRelocation> = Vec::new();
     for relocation in headers.tls_relocations(source)? {

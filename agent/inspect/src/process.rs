@@ -10,27 +10,24 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes of the arguments that are read. A JVM's main class comes behind its class path, which has hundreds of jars in it
-/// and is tens of kilobytes long; the kernel takes some 2 MiB of arguments and environment by default, and up to
-/// three quarters of the stack limit where that is higher.
+/// Bytes of the arguments that are read. A JVM's main class comes behind its class path, which has hundreds
+/// of jars in it and is tens of kilobytes long; the kernel takes some 2 MiB of arguments and environment by
+/// default, and up to three quarters of the stack limit where that is higher.
 pub const COMMAND_LINE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// What `/proc/PID` says of the process itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessFacts {
-    /// Which process.
     pub process: ProcessId,
     /// `/proc/PID/exe`, without ` (deleted)`.
     pub executable: PathBuf,
-    /// What the process is for people, without its pid: the main class of a JVM, else the executable's file name.
+    /// What the process is for people, without its pid: the main class of a JVM, else the executable's file
+    /// name.
     pub program: String,
     /// Arguments, joined with spaces: the first [`COMMAND_LINE_BYTES_MAX`] bytes.
     pub command_line: String,
-    /// Whether there is more.
     pub is_command_line_cut: bool,
-    /// Effective user.
     pub user_id: u32,
-    /// Effective group.
     pub group_id: u32,
 }
 
@@ -60,9 +57,6 @@ pub fn is_alive(process: &ProcessId) -> bool {
 }
 
 /// Reads the facts of a process.
-///
-/// # Errors
-/// As [`process_id`].
 pub fn read(pid: u32) -> Result<ProcessFacts, InspectError> {
     let process = process_id(pid)?;
     let status = open(pid)?.status().map_err(|error| from_procfs(pid, error))?;
@@ -146,7 +140,6 @@ fn main_class<'a>(mut arguments: impl Iterator<Item = &'a str>) -> Option<&'a st
         "--limit-modules",
         "--patch-module",
     ];
-    /// Longer names are nobody's.
     const NAME_BYTES_MAX: usize = 100;
     let name = loop {
         match arguments.next()? {
@@ -191,7 +184,8 @@ mod tests {
         assert!(!facts.command_line.contains('\0'));
     }
 
-    /// The facts of a process with these bytes of arguments before its main class, as a JVM has its class path there.
+    /// The facts of a process with these bytes of arguments before its main class, as a JVM has its class
+    /// path there.
     fn facts_behind(class_path_bytes: usize) -> ProcessFacts {
         // The kernel takes 128 KiB in one argument.
         const ARGUMENT_BYTES: usize = 100_000;

@@ -27,7 +27,6 @@ pub const ACCESSOR_BYTES: usize = 96;
 pub struct Choice {
     /// Distance from the function's first byte; all before it leaves stack pointer and arguments alone.
     pub bytes_into_function: u8,
-    /// What a hit costs.
     pub kind: SiteKind,
 }
 

@@ -1,7 +1,7 @@
 //! ELF's headers as they stand in a file: bytes to numbers, and how many of them there may be.
 //!
-//! Each number that a file gives is compared with a limit before it is followed. What the headers are for is the
-//! business of `elf`.
+//! Each number that a file gives is compared with a limit before it is followed. What the headers are for is
+//! the business of `elf`.
 
 use super::elf::{LoadSegment, Section, Symbol, TlsSegment};
 use super::elf_error::{ElfError, malformed};
@@ -31,9 +31,6 @@ pub(super) const SECTION_HEADER_BYTES: usize = 64;
 const FILE_HEADER_BYTES: u64 = 64;
 
 /// The file header of an ELF file for x86-64.
-///
-/// # Errors
-/// [`ElfError::NotElf`], [`ElfError::OtherMachine`].
 pub(super) fn read_file_header<'s>(source: &'s Source<'_>) -> Result<&'s [u8], ElfError> {
     let ident = source.bytes(0, 20).map_err(|_| ElfError::NotElf)?;
     if !ident.starts_with(&elf::ELFMAG) {
@@ -107,9 +104,6 @@ pub(super) fn program_headers<'s>(
 }
 
 /// The sections; none in a file without section headers.
-///
-/// # Errors
-/// As [`program_headers`].
 pub(super) fn sections(
     source: &Source<'_>,
     header: &[u8],
@@ -169,7 +163,6 @@ fn read_section(section: &[u8; SECTION_HEADER_BYTES], names: &[u8]) -> Section {
     }
 }
 
-/// A symbol.
 pub(super) fn read_symbol(symbol: &[u8; SYMBOL_BYTES], dynamic: bool) -> Symbol {
     Symbol {
         value: u64_at(symbol, 8),

@@ -7,7 +7,8 @@ use memchr::memmem::Finder;
 /// Bytes read at once; a multiple of every table entry's size that is read here.
 pub(super) const CHUNK_BYTES: usize = 3 << 19;
 
-/// Work of a hit, beside reading the bytes: a search that hits at every eighth byte is slower than one that never does.
+/// Work of a hit, beside reading the bytes: a search that hits at every eighth byte is slower than one that
+/// never does.
 const HIT_WORK: u64 = 192;
 
 /// Gives `visit` the bytes of a part of the file, chunk by chunk, with the chunk's offset in the file. Each
@@ -37,10 +38,8 @@ pub(super) fn chunks(
     Ok(())
 }
 
-/// Gives `visit` each entry of a table, `SIZE` bytes each, until it says no; bytes behind the last whole one are left out.
-///
-/// # Errors
-/// As [`chunks`].
+/// Gives `visit` each entry of a table, `SIZE` bytes each, until it says no; bytes behind the last whole one
+/// are left out.
 pub(super) fn entries<const SIZE: usize>(
     source: &Source<'_>,
     offset: u64,
@@ -59,9 +58,6 @@ pub(super) fn entries<const SIZE: usize>(
 }
 
 /// Where a text stands first.
-///
-/// # Errors
-/// As [`chunks`].
 pub(super) fn find(
     source: &Source<'_>,
     offset: u64,
@@ -72,9 +68,6 @@ pub(super) fn find(
 }
 
 /// Where a text stands, at most so many times.
-///
-/// # Errors
-/// As [`chunks`].
 pub(super) fn find_all(
     source: &Source<'_>,
     offset: u64,
@@ -93,11 +86,8 @@ pub(super) fn find_all(
     Ok(found)
 }
 
-/// Gives `visit` each place of a text with what stands there, up to `length` bytes, fewer at the end of the part, until it
-/// says no. A place may be given twice.
-///
-/// # Errors
-/// As [`chunks`].
+/// Gives `visit` each place of a text with what stands there, up to `length` bytes, fewer at the end of the
+/// part, until it says no. A place may be given twice.
 pub(super) fn hits(
     source: &Source<'_>,
     offset: u64,

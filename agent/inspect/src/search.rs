@@ -24,7 +24,6 @@ pub(super) struct Found {
     pub path_from_agent: PathBuf,
     /// The file's identity and state.
     pub key: FileKey,
-    /// What the file tells.
     pub facts: Arc<ModuleFacts>,
 }
 

@@ -1,9 +1,10 @@
 //! A file that is examined, and what examining it may take of the agent.
 //!
-//! Anybody can map any file and so have it examined, and what a file says of its own tables can be anything. So
-//! everything that a file makes the agent do is taken from one allowance before it is done: memory that is kept,
-//! and work, which is bytes that are read, entries and hits that are looked at, and instructions that are followed. Work
-//! and not time: a file is examined on a busy machine or not at all as it is on an idle one.
+//! Anybody can map any file and so have it examined, and what a file says of its own tables can be anything.
+//! So everything that a file makes the agent do is taken from one allowance before it is done: memory that is
+//! kept, and work, which is bytes that are read, entries and hits that are looked at, and instructions that
+//! are followed. Work and not time: a file is examined on a busy machine or not at all as it is on an idle
+//! one.
 
 use super::elf_error::ElfError;
 use object::{ReadCache, ReadRef};
@@ -15,17 +16,17 @@ use std::os::unix::fs::FileExt;
 /// Largest file that is looked into: browsers and databases with debug information reach 3 GB.
 pub const FILE_BYTES_MAX: u64 = 8 << 30;
 
-/// Memory that may be kept for one file. With what is not counted (buffers, the analysis of one function) the agent
-/// grows by less than 64 MiB.
+/// Memory that may be kept for one file. With what is not counted (buffers, the analysis of one function) the
+/// agent grows by less than 64 MiB.
 pub const MEMORY_BYTES_MAX: u64 = 40 << 20;
 
-/// Work that one file may make, in units of half a nanosecond or so: a quarter of a second of an idle processor, and no
-/// more than a second of a busy one where everything is as slow as can be. A stripped program of 23 MB takes two
-/// fifths of it, one with its symbols a twentieth.
+/// Work that one file may make, in units of half a nanosecond or so: a quarter of a second of an idle
+/// processor, and no more than a second of a busy one where everything is as slow as can be. A stripped
+/// program of 23 MB takes two fifths of it, one with its symbols a twentieth.
 pub const WORK_BYTES_MAX: u64 = 512 << 20;
 
-/// Work of one read, however short, and of each byte of it: holes of a sparse file that nobody has read before are the
-/// slowest.
+/// Work of one read, however short, and of each byte of it: holes of a sparse file that nobody has read
+/// before are the slowest.
 const READ_WORK: u64 = 1024;
 const BYTE_WORK: u64 = 2;
 
@@ -162,9 +163,6 @@ impl<'a> Source<'a> {
     }
 
     /// Fills a buffer with a piece of the file.
-    ///
-    /// # Errors
-    /// As [`Source::bytes`].
     pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ElfError> {
         let size = buffer.len() as u64;
         self.check_inside(offset, size)?;

@@ -108,9 +108,7 @@ const STRIPPED_BYTES_MIN: u64 = 2 << 20;
 /// A symbol, and how it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Located {
-    /// Address and size.
     pub symbol: Symbol,
-    /// How it was found.
     pub by: FoundBy,
 }
 
@@ -215,7 +213,8 @@ impl Symbols {
         }
     }
 
-    /// Virtual functions of `DBIter`, of `ArenaWrappedDBIter`, and of the databases, of which one is `DBImpl`.
+    /// Virtual functions of `DBIter`, of `ArenaWrappedDBIter`, and of the databases, of which one is
+    /// `DBImpl`.
     fn add_virtual(
         &mut self,
         iterators: [Option<&Vtable>; 2],

@@ -169,8 +169,8 @@ fn a_program_without_rocksdb_has_none() {
     assert!(matches!(Symbols::locate(&source, &headers, &[]).unwrap(), Presence::Absent));
 }
 
-/// Goal: nobody says with a file of their own where probes go in somebody else's. Method: a copy with the same build
-/// id, size, owner and device whose `DBIter::Seek` lies three bytes on is examined first.
+/// Goal: nobody says with a file of their own where probes go in somebody else's. Method: a copy with the
+/// same build id, size, owner and device whose `DBIter::Seek` lies three bytes on is examined first.
 #[test]
 fn a_forged_build_id_says_nothing_of_another_file() {
     let directory = tempfile::tempdir().unwrap();
@@ -190,8 +190,8 @@ fn a_forged_build_id_says_nothing_of_another_file() {
     assert!(Arc::ptr_eq(&found, &facts_by(&mut cache, &genuine, root)));
 }
 
-/// Goal: real files are far from the limits. Method: this program, which has RocksDB and Polars inside, with its symbols
-/// and without any.
+/// Goal: real files are far from the limits. Method: this program, which has RocksDB and Polars inside, with
+/// its symbols and without any.
 #[test]
 fn real_files_take_a_part_of_their_allowance() {
     let directory = tempfile::tempdir().unwrap();

@@ -30,22 +30,10 @@ pub enum TlsError {
     NotInitialised,
     /// What the word holds is no module id and no offset.
     #[error("the word at {address:#x} holds {value:#x}, which is no {what}")]
-    Implausible {
-        /// Address in the process.
-        address: u64,
-        /// What it holds.
-        value: u64,
-        /// What it should be.
-        what: &'static str,
-    },
+    Implausible { address: u64, value: u64, what: &'static str },
     /// The word could not be read.
     #[error("the word at {address:#x} cannot be read: {message}")]
-    Unreadable {
-        /// Address in the process.
-        address: u64,
-        /// Why.
-        message: String,
-    },
+    Unreadable { address: u64, message: String },
 }
 
 impl TlsError {
@@ -71,13 +59,9 @@ pub enum TlsPlan {
         offset: i64,
     },
     /// A library: its module id is in the word at this address of the file's address space.
-    ModuleIdAt {
-        /// Address of the word.
-        address: u64,
-    },
+    ModuleIdAt { address: u64 },
     /// A library bound to static storage: a distance is in the word at this address.
     OffsetAt {
-        /// Address of the word.
         address: u64,
         /// To be taken off the word's value to get the block's own distance.
         symbol_offset: i64,
@@ -94,9 +78,6 @@ pub fn executable_offset(segment: &TlsSegment) -> i64 {
 }
 
 /// Reads off the file how the block of `perf_context` is found.
-///
-/// # Errors
-/// [`TlsError::NoSegment`], [`TlsError::NoRelocation`].
 pub fn plan(
     segment: Option<&TlsSegment>,
     is_executable: bool,

@@ -42,7 +42,6 @@ pub enum TlsBase {
 /// A place in thread-local storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TlsPlace {
-    /// From where.
     pub base: TlsBase,
     /// How far, bytes.
     pub offset: i64,
@@ -54,12 +53,7 @@ pub enum Access {
     /// The 8-byte member at this offset of the object was set to zero.
     MemberZeroed(u32),
     /// The member at `to` was set to its sum with the member at `added`, give or take a constant.
-    MemberAdded {
-        /// What grew.
-        to: u32,
-        /// By what it grew.
-        added: u32,
-    },
+    MemberAdded { to: u32, added: u32 },
     /// An 8-byte thread-local variable was incremented by one.
     TlsIncremented(TlsPlace),
     /// A byte of thread-local storage was compared with one: RocksDB's question whether to count.
@@ -71,7 +65,6 @@ pub enum Access {
 /// What was seen of one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// The accesses, each once.
     pub accesses: BTreeSet<Access>,
     /// Functions that it calls directly.
     pub calls: BTreeSet<u64>,
@@ -88,7 +81,6 @@ pub struct Trace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
     Unknown,
-    /// A number.
     Constant(i64),
     /// The function's first argument and so many bytes.
     Object(i64),
@@ -267,7 +259,6 @@ fn member(offset: i64) -> Option<u32> {
     (0..MEMBER_OFFSET_MAX).contains(&offset).then(|| u32::try_from(offset).ok())?
 }
 
-/// The thread pointer itself.
 const THREAD_POINTER: TlsPlace = TlsPlace { base: TlsBase::ThreadOffset(0), offset: 0 };
 
 /// The first constant added to the thread pointer is a variable's distance, the others lead into it.
@@ -499,7 +490,8 @@ mod tests {
 
     #[test]
     fn a_member_that_is_added_to_another_and_zeroed() {
-        // mov 0x1d0(%rdi),%rax; add 0x298(%rdi),%rax; movq $0,0x1d0(%rdi); sub $1,%rax; mov %rax,0x298(%rdi); ret
+        // mov 0x1d0(%rdi),%rax; add 0x298(%rdi),%rax; movq $0,0x1d0(%rdi); sub $1,%rax; mov %rax,0x298(%rdi);
+        // ret
         let code = [
             0x48, 0x8b, 0x87, 0xd0, 0x01, 0, 0, 0x48, 0x03, 0x87, 0x98, 0x02, 0, 0, 0x48, 0xc7, 0x87, 0xd0,
             0x01, 0, 0, 0, 0, 0, 0, 0x48, 0x83, 0xe8, 0x01, 0x48, 0x89, 0x87, 0x98, 0x02, 0, 0, 0xc3,

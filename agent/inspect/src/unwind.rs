@@ -1,7 +1,7 @@
 //! Where functions begin, by the table that a file has for unwinding its own stack (`.eh_frame_hdr`).
 //!
-//! C++ needs the table to throw, so it is left in every stripped file. It is what this very file says of its own code:
-//! symbols that come from another file are held against it.
+//! C++ needs the table to throw, so it is left in every stripped file. It is what this very file says of its
+//! own code: symbols that come from another file are held against it.
 
 use super::elf::ElfHeaders;
 use super::source::Source;
@@ -12,7 +12,8 @@ const HEADER_BYTES: u64 = 12;
 /// Bytes of an entry: where a function begins, and where its rules are; both as distances from the header.
 const ENTRY_BYTES: u64 = 8;
 
-/// Version 1, and the encodings that every linker writes: 4 bytes from here, 4 bytes, 4 bytes from the header.
+/// Version 1, and the encodings that every linker writes: 4 bytes from here, 4 bytes, 4 bytes from the
+/// header.
 const KNOWN_FORMAT: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 
 /// Whether a function begins at an address. `None`: the file has no table that can be read.

@@ -33,7 +33,6 @@ const CODE_POINTER_BYTES: u64 = 32;
 const WORD_BYTES: u64 = 32;
 const WORD_WORK: u64 = 64;
 
-/// A class's vtable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vtable {
     /// What an object's first word points to: the first slot.
@@ -81,9 +80,6 @@ pub fn of_classes(
 
 /// All vtables of classes without RTTI that have at least `slots_min` functions: two words of zero, then
 /// pointers to code.
-///
-/// # Errors
-/// As [`of_classes`].
 pub fn without_rtti(
     source: &Source<'_>,
     headers: &ElfHeaders,

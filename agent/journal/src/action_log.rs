@@ -1,5 +1,5 @@
-//! The action log: every action with its newest state. What is emitted of an action and what is counted follows from how
-//! its state has changed, here and nowhere else.
+//! The action log: every action with its newest state. What is emitted of an action and what is counted
+//! follows from how its state has changed, here and nowhere else.
 
 use super::batch::{Batch, Kind, numbered};
 use super::clock;
@@ -32,7 +32,8 @@ const ACTIONS_STORED_MAX: usize = 4_096;
 /// Actions published: a day of one action every ten minutes.
 pub const ACTIONS_PUBLISHED_MAX: usize = 144;
 
-/// Past actions of one database that a plan takes into account: enough for any cooldown at the pace of actions.
+/// Past actions of one database that a plan takes into account: enough for any cooldown at the pace of
+/// actions.
 const PAST_ACTIONS_MAX: usize = 1_000;
 
 /// An action that is about to begin.
@@ -80,8 +81,9 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal in `directory`, or one that is forgotten with the agent; events are appended to `event_file`, or
-    /// to a file in that directory, with keys as `keys` says. What earlier runs could not end themselves is ended now.
+    /// Opens the journal in `directory`, or one that is forgotten with the agent; events are appended to
+    /// `event_file`, or to a file in that directory, with keys as `keys` says. What earlier runs could not
+    /// end themselves is ended now.
     ///
     /// # Errors
     /// When the state or the file cannot be used.
@@ -129,7 +131,8 @@ impl Journal {
         self.keys = keys;
     }
 
-    /// Whether the state can be written. While it cannot, no action may begin: it would be forgotten, and done again.
+    /// Whether the state can be written. While it cannot, no action may begin: it would be forgotten, and
+    /// done again.
     pub fn is_writable(&self) -> bool {
         self.events.state().trouble().is_none()
     }
@@ -415,7 +418,8 @@ impl Journal {
         }
     }
 
-    /// Time since a database of these was last sampled, nanoseconds, by earlier runs too; `None`: sample at once.
+    /// Time since a database of these was last sampled, nanoseconds, by earlier runs too; `None`: sample at
+    /// once.
     pub fn since_window_ns(&self, databases: &[DatabaseIdentity]) -> Option<u64> {
         self.samples.since_window_ns(databases, jiff::Timestamp::now())
     }
@@ -437,14 +441,14 @@ fn running(part: KeyRange, left: VecDeque<KeyRange>, since: Moment) -> Running {
     Running { part, left, phase, since, job: None, can_stop: false, time_limit, stop: None }
 }
 
-/// What an action promises.
 fn claim(kind: &ActionKind) -> Option<Claim> {
     let before = kind.prediction()?;
     let promised_seconds_per_second = before.relief_seconds_per_second;
     Some(Claim { before, promised_seconds_per_second, windows_waited: 0, seen: Seen::default() })
 }
 
-/// An action as the planner needs it; `None` where it was not done to this database, or its range need not rest.
+/// An action as the planner needs it; `None` where it was not done to this database, or its range need not
+/// rest.
 fn past_action(action: &Action, database: &DatabaseIdentity) -> Option<PastAction> {
     let end = action.state.end().filter(|end| end.rests)?;
     let place = action.place.as_ref().filter(|place| place.database == *database)?;

@@ -5,9 +5,7 @@ use serde::Serialize;
 /// Kinds of records. Each has its own place in the key space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Actions, by number.
     Action,
-    /// Events, by number.
     Event,
     /// What is known of throttles, by target and name.
     Throttle,
@@ -44,7 +42,6 @@ pub fn numbered(number: u64) -> String {
     format!("{number:020}")
 }
 
-/// Writes that belong together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// Keys with their new values; without one the record is deleted.
@@ -61,7 +58,6 @@ impl Batch {
         }
     }
 
-    /// Deletes a record.
     pub fn delete(&mut self, kind: Kind, name: &str) {
         self.writes.push((kind.key(name), None));
     }

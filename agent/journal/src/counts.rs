@@ -1,5 +1,5 @@
-//! Counts of actions since the agent's start, by target. They are counted where an action changes its state: a counter
-//! never falls, whatever is forgotten or no longer shown.
+//! Counts of actions since the agent's start, by target. They are counted where an action changes its state:
+//! a counter never falls, whatever is forgotten or no longer shown.
 
 use serde::{Deserialize, Serialize};
 use sexton_tuner::run::{Action, ActionState, Outcome};
@@ -11,7 +11,6 @@ const TARGETS_MAX: usize = 256;
 /// Stands for all targets beyond [`TARGETS_MAX`].
 const OTHER_TARGETS: &str = "other";
 
-/// Counts of one target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ActionCounts {
     pub done: u64,
@@ -32,7 +31,6 @@ pub struct ActionCounts {
     pub pauses: u64,
     /// What verified actions promised to relieve, seconds per second, summed.
     pub relief_promised: f64,
-    /// What they delivered.
     pub relief_delivered: f64,
 }
 
@@ -79,7 +77,6 @@ impl ActionCounts {
     }
 }
 
-/// Counts of all targets.
 #[derive(Debug, Default)]
 pub struct Counts(BTreeMap<String, ActionCounts>);
 

@@ -15,7 +15,6 @@ const FILE_MODE: u32 = 0o600;
 /// How long a directory that is in use is waited for: an agent that was killed holds it until the kernel has
 /// taken it apart, with the children it was just starting.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
-/// Pause between two tries.
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// Bytes of the lock file that are read: a process id.
@@ -23,8 +22,8 @@ const HOLDER_BYTES_MAX: u64 = 32;
 
 /// What the names of stores begin with that were set aside.
 const BROKEN_PREFIX: &str = "store.broken-";
-/// Stores set aside that are kept. More corruption than that is the disk's, and beginning anew each time would
-/// hide it.
+/// Stores set aside that are kept. More corruption than that is the disk's, and beginning anew each time
+/// would hide it.
 const BROKEN_MAX: usize = 3;
 
 /// A state directory that this process has for itself.
@@ -37,9 +36,6 @@ pub struct StateDirectory {
 
 impl StateDirectory {
     /// Makes the directory where it is not there, and takes it.
-    ///
-    /// # Errors
-    /// [`JournalError::Directory`] and [`JournalError::Taken`].
     pub fn take(path: &Path) -> Result<StateDirectory, JournalError> {
         let failed = |source| JournalError::Directory { path: path.to_owned(), source };
         make(path).map_err(failed)?;
@@ -70,7 +66,6 @@ impl StateDirectory {
         Ok(StateDirectory { path: path.to_owned(), _lock: lock })
     }
 
-    /// The directory itself.
     pub fn path(&self) -> &Path {
         &self.path
     }

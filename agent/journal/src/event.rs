@@ -74,7 +74,6 @@ pub struct Subject {
     /// Id of the action, as in `/api/v1/actions`.
     pub action_id: ActionId,
     pub action: ActionName,
-    /// Target's name.
     pub target: String,
     /// Database directory; empty for what is done to no database.
     #[serde(default)]
@@ -142,7 +141,6 @@ pub struct Started {
     pub reason: String,
 }
 
-/// An action has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     #[serde(flatten)]
@@ -162,12 +160,11 @@ pub struct OptionChange {
     pub database: String,
     pub column_family: String,
     pub name: String,
-    /// Its value now.
     pub value: String,
 }
 
-/// What happened. Settings and flushes have events of their own since schema version 2: before it, what they did stands
-/// as `slice_started` and `slice_done` with their kind of action, and is read as such.
+/// What happened. Settings and flushes have events of their own since schema version 2: before it, what they
+/// did stands as `slice_started` and `slice_done` with their kind of action, and is read as such.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, strum::IntoStaticStr, VariantNames)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -202,8 +199,8 @@ pub enum EventKind {
         pain_after: f64,
         reason: String,
     },
-    /// So many ranges of a column family are left alone by a rule or guard, and were not before; `subject` is the most
-    /// painful of them.
+    /// So many ranges of a column family are left alone by a rule or guard, and were not before; `subject` is
+    /// the most painful of them.
     Refused {
         target: String,
         database: String,
@@ -221,8 +218,8 @@ pub enum EventKind {
         failures_in_a_row: u32,
         reason: String,
     },
-    /// A throttle could not be set, for the first time or for another reason than before. It is tried again, after longer
-    /// and longer pauses; that it is set at last, or not wanted any more, ends the action.
+    /// A throttle could not be set, for the first time or for another reason than before. It is tried again,
+    /// after longer and longer pauses; that it is set at last, or not wanted any more, ends the action.
     ThrottleFailed {
         #[serde(flatten)]
         subject: Subject,
@@ -233,7 +230,6 @@ pub enum EventKind {
     OptionsSet {
         #[serde(flatten)]
         change: OptionChange,
-        /// Its value before.
         restore: String,
     },
     /// An option that was set is not any more.

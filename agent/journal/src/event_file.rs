@@ -1,7 +1,7 @@
 //! The file that events are appended to, one JSON object a line, and its predecessors.
 //!
-//! What cannot be written waits in memory. A line is written with one call, so that a killed agent leaves whole
-//! lines, or one torn line at the end, which the next run closes.
+//! What cannot be written waits in memory. A line is written with one call, so that a killed agent leaves
+//! whole lines, or one torn line at the end, which the next run closes.
 
 use super::event::Event;
 use std::collections::VecDeque;
@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 const FILE_BYTES_MAX: u64 = 8 << 20;
 /// Files kept, the one that is written included.
 const FILES_MAX: usize = 4;
-/// Lines that wait while the disk is full; beyond that the oldest are dropped here (the state has them still).
+/// Lines that wait while the disk is full; beyond that the oldest are dropped here (the state has them
+/// still).
 const WAITING_MAX: usize = 10_000;
 /// Bytes of the end of a file that are searched for the last event: many lines.
 const TAIL_BYTES_MAX: u64 = 64 << 10;

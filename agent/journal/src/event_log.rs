@@ -1,5 +1,5 @@
-//! The event log: what is emitted goes to the state, the log, the event file and the API. All that is written to the
-//! state goes through here, so that a record and its event are on disk together or not at all.
+//! The event log: what is emitted goes to the state, the log, the event file and the API. All that is written
+//! to the state goes through here, so that a record and its event are on disk together or not at all.
 
 use super::batch::{Batch, Kind, numbered};
 use super::error::JournalError;
@@ -62,8 +62,8 @@ impl EventLog {
         Ok(log)
     }
 
-    /// Takes over the events of earlier runs. What an agent that was killed had no time to write to the file is
-    /// written now.
+    /// Takes over the events of earlier runs. What an agent that was killed had no time to write to the file
+    /// is written now.
     fn load(&mut self) {
         if self.is_loaded || self.state.trouble().is_some() {
             return;
@@ -82,7 +82,6 @@ impl EventLog {
         self.events = events.into_iter().skip(excess).chain(emitted_already).collect();
     }
 
-    /// The state, for reading.
     pub fn state(&self) -> &State {
         &self.state
     }
@@ -110,16 +109,12 @@ impl EventLog {
         self.notice_trouble();
     }
 
-    /// Writes what has happened.
     pub fn append(&mut self, batch: Batch) {
         self.state.append(batch);
         self.notice_trouble();
     }
 
     /// Writes what must be on disk before it is done, and emits an event of it.
-    ///
-    /// # Errors
-    /// As [`State::write_ahead`].
     pub fn write_ahead(&mut self, mut batch: Batch, kind: EventKind) -> Result<(), JournalError> {
         let event = self.stamp(kind, &mut batch);
         if let Err(error) = self.state.write_ahead(&batch) {

@@ -1,12 +1,13 @@
-//! The journal: what the agent did, what it emitted, and what it has to put back or to measure, on disk and in memory.
+//! The journal: what the agent did, what it emitted, and what it has to put back or to measure, on disk and
+//! in memory.
 //!
-//! Here live the state directory with its embedded RocksDB, the event log, the records of actions and settings, and the
-//! counts of them. What an action does and when is decided by the tuner and carried out elsewhere. Nothing here knows of
-//! HTTP or of how a target is reached.
+//! Here live the state directory with its embedded RocksDB, the event log, the records of actions and
+//! settings, and the counts of them. What an action does and when is decided by the tuner and carried out
+//! elsewhere. Nothing here knows of HTTP or of how a target is reached.
 //!
-//! An action is on disk before it is begun. One that was under way when the agent ended is ended by the next run, once: as
-//! the hook says, where that still knows of it, else as interrupted. What the target made of it is not known then, so its
-//! range rests as if it had been done.
+//! An action is on disk before it is begun. One that was under way when the agent ended is ended by the next
+//! run, once: as the hook says, where that still knows of it, else as interrupted. What the target made of it
+//! is not known then, so its range rests as if it had been done.
 
 mod action_log;
 mod batch;

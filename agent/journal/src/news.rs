@@ -24,8 +24,8 @@ struct RefusalKey {
 }
 
 impl News {
-    /// What is new among a target's refusals, the most painful ones first. Those that are not among them any more
-    /// are news when they come back.
+    /// What is new among a target's refusals, the most painful ones first. Those that are not among them any
+    /// more are news when they come back.
     pub fn refusals(&mut self, target: &str, refusals: &[&Refusal]) -> Vec<EventKind> {
         let mut groups: BTreeMap<RefusalKey, (usize, &Refusal)> = BTreeMap::new();
         for &refused in refusals {

@@ -1,7 +1,8 @@
-//! Options that are set in targets: what they are now, what they were before, and whether they are still wanted.
+//! Options that are set in targets: what they are now, what they were before, and whether they are still
+//! wanted.
 //!
-//! A record is on disk before its option is set, and goes when the option is what it was before. So what an agent
-//! that was killed has left is put back by the next one, where the hook has not done it already.
+//! A record is on disk before its option is set, and goes when the option is what it was before. So what an
+//! agent that was killed has left is put back by the next one, where the hook has not done it already.
 
 use super::action_log::Journal;
 use super::batch::{Batch, Kind};
@@ -11,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use sexton_tuner::run::{ActionId, DatabaseIdentity, ProcessId};
 use std::time::{Duration, Instant};
 
-/// Options remembered: a few in each of some dozen column families of some dozen databases. Beyond that the oldest
-/// goes whose database is not open in any process that is watched.
+/// Options remembered: a few in each of some dozen column families of some dozen databases. Beyond that the
+/// oldest goes whose database is not open in any process that is watched.
 const OPTIONS_STORED_MAX: usize = 1_000;
 
 /// Why an option of an earlier run is put back.
@@ -39,7 +40,6 @@ impl Default for Wish {
 pub struct OptionRecord {
     /// The action that set it.
     pub action_id: ActionId,
-    /// Target's name then.
     pub target: String,
     /// Process that had the database open then.
     pub process: ProcessId,
@@ -47,9 +47,7 @@ pub struct OptionRecord {
     pub column_family: String,
     /// RocksDB's name of the option.
     pub name: String,
-    /// Its value now.
     pub value: String,
-    /// Its value before.
     pub restore: String,
     /// What is to become of it.
     #[serde(skip)]

@@ -1,6 +1,6 @@
-//! Orphaned compactions: the agent was killed in one, lost its connection to the hook, or has cancelled one that did not
-//! end. What a hook has begun goes on without an agent, and is a compaction on its block device until its RocksDB runs
-//! none.
+//! Orphaned compactions: the agent was killed in one, lost its connection to the hook, or has cancelled one
+//! that did not end. What a hook has begun goes on without an agent, and is a compaction on its block device
+//! until its RocksDB runs none.
 
 use sexton_tuner::run::ProcessId;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,8 @@ struct Orphan {
 pub struct OrphanedCompactions(Vec<Orphan>);
 
 impl OrphanedCompactions {
-    /// Takes one in; what was known of the same database before is one with it, for a hook runs one at a time.
+    /// Takes one in; what was known of the same database before is one with it, for a hook runs one at a
+    /// time.
     pub fn add(&mut self, process: ProcessId, database: PathBuf) {
         self.0.retain(|orphan| orphan.process != process || orphan.database != database);
         self.0.push(Orphan { process, database, since: Instant::now() });
@@ -31,7 +32,8 @@ impl OrphanedCompactions {
         self.0.iter().any(|orphan| orphan.process == *process && orphan.database == database)
     }
 
-    /// Keeps those that may still run: `running` gives how many compactions a database runs, where it can be asked.
+    /// Keeps those that may still run: `running` gives how many compactions a database runs, where it can be
+    /// asked.
     pub fn keep(
         &mut self,
         is_alive: impl Fn(&ProcessId) -> bool,

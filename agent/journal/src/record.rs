@@ -38,8 +38,8 @@ impl<'de> Deserialize<'de> for Read {
     }
 }
 
-/// The first release's record, which is the view of the API and what that lacked, as an action. What an older record does
-/// not have is nothing or zero; fields that a kind does not have are passed over when it is read.
+/// The first release's record, which is the view of the API and what that lacked, as an action. What an older
+/// record does not have is nothing or zero; fields that a kind does not have are passed over when it is read.
 fn of_first_release(record: &Map<String, Value>) -> Option<Value> {
     let view = record.get("view")?.as_object()?;
     let [place, job] = ["place", "job"].map(|name| record.get(name).cloned().unwrap_or_default());

@@ -1,5 +1,5 @@
-//! What earlier runs could not end themselves: actions that are in doubt until their hook has told how they ended, and
-//! those of which nobody will know.
+//! What earlier runs could not end themselves: actions that are in doubt until their hook has told how they
+//! ended, and those of which nobody will know.
 
 use super::action_log::Journal;
 use super::clock;
@@ -9,8 +9,8 @@ use sexton_tuner::run::{
 use std::path::PathBuf;
 
 impl Journal {
-    /// Sorts what earlier runs have left: what is measured or tried again goes on, what the hook may know of is in doubt,
-    /// the rest is interrupted.
+    /// Sorts what earlier runs have left: what is measured or tried again goes on, what the hook may know of
+    /// is in doubt, the rest is interrupted.
     pub(super) fn recover(&mut self) {
         let is_alive = self.is_alive;
         // An option of an earlier run is put back: there is nothing to measure.

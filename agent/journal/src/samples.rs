@@ -1,7 +1,8 @@
-//! Where the agent was when it ended: when each database was last sampled, and what the last plan still wanted.
+//! Where the agent was when it ended: when each database was last sampled, and what the last plan still
+//! wanted.
 //!
-//! A plan is made of what a window sees now, never of what an earlier run saw. So what was wanted is no order: it
-//! says which databases to look at first.
+//! A plan is made of what a window sees now, never of what an earlier run saw. So what was wanted is no
+//! order: it says which databases to look at first.
 
 use super::batch::{Batch, Kind};
 use super::state::State;
@@ -38,8 +39,8 @@ impl Samples {
         Samples { by_database: samples.collect() }
     }
 
-    /// Time since a window was last open on the target of these databases, nanoseconds; `None` where one of them was
-    /// never looked at, or something was still wanted of it: then there is no reason to wait.
+    /// Time since a window was last open on the target of these databases, nanoseconds; `None` where one of
+    /// them was never looked at, or something was still wanted of it: then there is no reason to wait.
     pub fn since_window_ns(&self, databases: &[DatabaseIdentity], now: Timestamp) -> Option<u64> {
         let samples = databases.iter().map(|database| self.by_database.get(database));
         let samples = samples.collect::<Option<Vec<&Sample>>>()?;
@@ -52,8 +53,8 @@ impl Samples {
         Some(since_s.saturating_mul(1_000_000_000))
     }
 
-    /// A window on `target`, which has these databases open, is over, and this plan was made of it. Gives what to
-    /// write.
+    /// A window on `target`, which has these databases open, is over, and this plan was made of it. Gives
+    /// what to write.
     pub fn note(
         &mut self,
         target: &str,

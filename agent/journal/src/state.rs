@@ -1,8 +1,8 @@
 //! What is on disk, and what happens when it cannot be written.
 //!
-//! There are two ways to write. [`State::write_ahead`] is for what must be on disk before it is done: it is synced, and
-//! when it fails nothing of it stays and nothing may be done. [`State::append`] is for what has happened already: when it
-//! cannot be written it waits in memory until it can.
+//! There are two ways to write. [`State::write_ahead`] is for what must be on disk before it is done: it is
+//! synced, and when it fails nothing of it stays and nothing may be done. [`State::append`] is for what has
+//! happened already: when it cannot be written it waits in memory until it can.
 
 use super::batch::{Batch, Kind};
 use super::directory::StateDirectory;
@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Batches that wait in memory for a disk that cannot be written. No action begins meanwhile, so that they are
-/// the ends of those that ran and what was said: hours of it. Beyond that the newest are not kept.
+/// Batches that wait in memory for a disk that cannot be written. No action begins meanwhile, so that they
+/// are the ends of those that ran and what was said: hours of it. Beyond that the newest are not kept.
 const WAITING_MAX: usize = 10_000;
 
 /// Pause between two tries to open a store that could not be written: opening it anew writes some files.
@@ -34,7 +34,6 @@ pub struct State {
 /// Why nothing can be written now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// RocksDB's words.
     pub reason: String,
     /// Whether it is want of room.
     pub is_full: bool,
@@ -42,7 +41,6 @@ pub struct Trouble {
     tried: Instant,
 }
 
-/// What opening found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Opened {
     /// A corrupt store that was moved here, and what was wrong with it.
@@ -64,8 +62,8 @@ impl State {
         State { directory: None, store: None, trouble: None, waiting: VecDeque::new(), lost: 0 }
     }
 
-    /// Takes the directory and opens the store in it. A corrupt store is set aside; on a full disk the state opens
-    /// in trouble, and is tried again.
+    /// Takes the directory and opens the store in it. A corrupt store is set aside; on a full disk the state
+    /// opens in trouble, and is tried again.
     ///
     /// # Errors
     /// [`JournalError`]: the directory cannot be had, a newer agent wrote it, or it cannot be opened.
@@ -119,7 +117,6 @@ impl State {
         parsed.collect()
     }
 
-    /// One record.
     pub fn get<T: DeserializeOwned>(&self, kind: Kind, name: &str) -> Option<T> {
         self.read(|store| store.get(kind, name)).flatten()
     }

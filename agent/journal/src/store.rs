@@ -1,7 +1,7 @@
 //! The embedded RocksDB: opening it, reading it, writing batches to it.
 //!
-//! What the records mean is not known here. It is kept small in memory, and tells a torn end of its log, which
-//! a killed agent may leave, from corruption, which nobody may pass over in silence.
+//! What the records mean is not known here. It is kept small in memory, and tells a torn end of its log,
+//! which a killed agent may leave, from corruption, which nobody may pass over in silence.
 
 use super::batch::{Batch, Kind};
 use rust_rocksdb::{
@@ -22,8 +22,8 @@ const LOG_BYTES_MAX: usize = 256 << 10;
 /// See [`LOG_BYTES_MAX`].
 const LOG_FILES_MAX: usize = 3;
 
-/// Version of what is written. Version 1 had the actions' views as the API shows them; each of its records is read, and
-/// written in the new form when it changes next. A newer store is refused.
+/// Version of what is written. Version 1 had the actions' views as the API shows them; each of its records is
+/// read, and written in the new form when it changes next. A newer store is refused.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// The oldest version that is read.
@@ -39,13 +39,11 @@ pub enum StoreError {
     Corrupt(String),
     /// A newer agent wrote it.
     Newer(u32),
-    /// The disk is full.
     Full(String),
     /// Anything else: permissions, a broken disk.
     Other(String),
 }
 
-/// An open store.
 pub struct Store {
     database: DB,
     synced: WriteOptions,
@@ -92,8 +90,8 @@ impl Store {
         bytes.map(|bytes| parse(&key, &bytes)).transpose()
     }
 
-    /// The last `count_max` records of a kind, last first, with their names. Backwards: the oldest numbers are
-    /// removed all the time, and a seek from the front would walk over the tombstones of all of them.
+    /// The last `count_max` records of a kind, last first, with their names. Backwards: the oldest numbers
+    /// are removed all the time, and a seek from the front would walk over the tombstones of all of them.
     pub fn last<T: DeserializeOwned>(
         &self,
         kind: Kind,

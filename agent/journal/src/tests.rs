@@ -129,7 +129,8 @@ fn only_the_newest_actions_are_kept() {
     assert!(journal.action(ActionId(10)).is_none() && journal.action(ActionId(11)).is_some());
 }
 
-/// A plan may hold more actions than are published: what the windows after it say of the first is counted all the same.
+/// A plan may hold more actions than are published: what the windows after it say of the first is counted all
+/// the same.
 #[test]
 fn an_action_that_is_no_longer_published_is_counted_when_it_is_verified() {
     let mut journal = nowhere();
@@ -321,7 +322,8 @@ fn a_throttle_that_failed_in_a_process_that_has_ended_is_interrupted() {
     assert!(second.throttles().is_empty());
 }
 
-/// What an agent was told by a target that lies about its files, and wrote down, keeps no later agent from acting.
+/// What an agent was told by a target that lies about its files, and wrote down, keeps no later agent from
+/// acting.
 #[test]
 fn a_budget_that_was_emptied_by_a_lie_heals() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! Throttles: what is known of them, over restarts of the agent, and the one action that all tries of a throttle belong to
-//! for as long as it fails. An action and what is known are written whole. Beside them the budgets.
+//! Throttles: what is known of them, over restarts of the agent, and the one action that all tries of a
+//! throttle belong to for as long as it fails. An action and what is known are written whole. Beside them the
+//! budgets.
 
 use super::action_log::Journal;
 use super::batch::{Batch, Kind};
@@ -25,9 +26,7 @@ const DAILY: &str = "daily_bytes";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThrottleKey {
     pub process: ProcessId,
-    /// Target's name.
     pub target: String,
-    /// The throttle's.
     pub name: String,
 }
 
@@ -42,7 +41,8 @@ struct ThrottleRecord {
 }
 
 impl Journal {
-    /// What earlier runs knew of throttles of processes that still live. The records of the others are deleted.
+    /// What earlier runs knew of throttles of processes that still live. The records of the others are
+    /// deleted.
     pub fn throttles(&mut self) -> KnownThrottles {
         let records: Vec<(String, ThrottleRecord)> =
             self.events.state().last(Kind::Throttle, THROTTLES_STORED_MAX);
@@ -61,7 +61,8 @@ impl Journal {
         self.events.append(batch_of_throttle(key, state));
     }
 
-    /// Writes that a try has failed, as part of the action that `state` names. `is_news`: an event is emitted.
+    /// Writes that a try has failed, as part of the action that `state` names. `is_news`: an event is
+    /// emitted.
     pub fn fail_throttle(&mut self, key: &ThrottleKey, state: &ThrottleState, is_news: bool) {
         let batch = batch_of_throttle(key, state);
         let Some(failure) = &state.failure else { return self.events.append(batch) };

@@ -5,11 +5,12 @@ use super::clock;
 use sexton_tuner::run::{Action, ActionId, ActionKind, ActionState, Claim, SettingChange, Verification};
 use std::time::Duration;
 
-/// Windows that an action is waited for to be verified: without readers there is nothing to measure, and where the
-/// probe budget cuts windows short it takes several to see enough.
+/// Windows that an action is waited for to be verified: without readers there is nothing to measure, and
+/// where the probe budget cuts windows short it takes several to see enough.
 pub(super) const VERIFY_WINDOWS_MAX: u32 = 24;
 
-/// How long an option is given to show what it is good for: it works by flushes, compactions and reads that come after it.
+/// How long an option is given to show what it is good for: it works by flushes, compactions and reads that
+/// come after it.
 const OPTION_SETTLES_FOR: Duration = Duration::from_secs(10);
 
 /// An action that is to be verified.
@@ -45,7 +46,8 @@ impl Journal {
         again
     }
 
-    /// Writes what the windows after an action say of it. How often in a row it has not helped is counted here.
+    /// Writes what the windows after an action say of it. How often in a row it has not helped is counted
+    /// here.
     pub fn verify(&mut self, id: ActionId, verification: Verification) {
         let earlier_failures = self.failures_before(id);
         let failures_in_a_row = if verification.helped { 0 } else { earlier_failures.saturating_add(1) };

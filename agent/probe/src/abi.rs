@@ -100,7 +100,6 @@ impl From<sexton_fetches> for BlockFetches {
     }
 }
 
-/// Counts by latency.
 type Histogram = [u64; SEXTON_LATENCY_BUCKETS as usize];
 
 impl sexton_totals {

@@ -14,7 +14,8 @@ use super::abi::{SEXTON_READING_FAILED, SEXTON_READING_HAS_COUNTERS, sexton_thre
 use sexton_tuner::evidence::Counters;
 use std::collections::{HashMap, HashSet};
 
-/// A thread, for as long as it lives: its id, which alone can be reused, and when it started, nanoseconds since boot.
+/// A thread, for as long as it lives: its id, which alone can be reused, and when it started, nanoseconds
+/// since boot.
 pub type ThreadKey = (u32, u64);
 
 /// Totals of one target's threads.

@@ -7,8 +7,8 @@ use sexton_inspect::facts::{ProbeSites, SiteKind};
 /// What a window is granted, and what is taken from it at each site.
 ///
 /// Once the credit is gone the programs skip: a firing then costs its trap and little more. The sums stay
-/// exact, but what happens meanwhile is charged to nobody, and an operation of which a part was skipped is none.
-/// More can be granted while the window is open ([`super::Windows::grant`]).
+/// exact, but what happens meanwhile is charged to nobody, and an operation of which a part was skipped is
+/// none. More can be granted while the window is open ([`super::Windows::grant`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credit {
     pub(super) granted_ns: u64,
@@ -17,7 +17,6 @@ pub struct Credit {
 }
 
 impl Credit {
-    /// All events are followed.
     pub fn unlimited() -> Credit {
         Credit { granted_ns: u64::MAX, price_ns: Default::default() }
     }

@@ -2,10 +2,8 @@
 
 use thiserror::Error;
 
-/// What a loader said.
 #[derive(Debug, Error)]
 pub enum LoaderError {
-    /// libbpf.
     #[error(transparent)]
     Libbpf(#[from] libbpf_rs::Error),
     /// aya, with all causes in one line.
@@ -19,18 +17,11 @@ pub enum LoaderError {
 pub enum ProbeError {
     /// The kernel lacks something, or it could not be found out whether it has it.
     #[error("this kernel has no {what}: {reason}")]
-    Kernel {
-        /// What it lacks.
-        what: &'static str,
-        /// What it said.
-        reason: String,
-    },
+    Kernel { what: &'static str, reason: String },
     /// The loader cannot do what was asked for.
     #[error("{loader} cannot arm {what}; it can arm {can}")]
     Loader {
-        /// The loader.
         loader: &'static str,
-        /// What was asked for.
         what: &'static str,
         /// What could be asked for.
         can: String,
@@ -40,7 +31,6 @@ pub enum ProbeError {
     Load {
         /// Name of its source in `bpf/`.
         object: &'static str,
-        /// What the loader said.
         source: LoaderError,
     },
     /// A probe or iterator could not be attached.
@@ -48,57 +38,32 @@ pub enum ProbeError {
     Attach {
         /// What was to be attached.
         what: &'static str,
-        /// Process.
         pid: u32,
-        /// What the loader said.
         source: LoaderError,
     },
     /// A map or iterator could not be read or written.
     #[error("cannot access {what}: {source}")]
-    Access {
-        /// Map or iterator.
-        what: &'static str,
-        /// What the loader said.
-        source: LoaderError,
-    },
+    Access { what: &'static str, source: LoaderError },
     /// The module lacks what a window needs.
     #[error("process {pid} has no place for a probe: {reason}")]
-    NoSites {
-        /// Process.
-        pid: u32,
-        /// What is missing.
-        reason: &'static str,
-    },
+    NoSites { pid: u32, reason: &'static str },
     /// The counters do not stand where the programs can read them.
     #[error("process {pid}: the counters' layout ({versions}) is not one that can be read")]
-    Layout {
-        /// Process.
-        pid: u32,
-        /// Row of the table.
-        versions: String,
-    },
+    Layout { pid: u32, versions: String },
     /// Threads have no counters that can be read.
     #[error("process {pid} has no counters that can be read")]
-    NoCounters {
-        /// Process.
-        pid: u32,
-    },
+    NoCounters { pid: u32 },
     /// Nobody is being watched in this slot.
     #[error("slot {slot} is not being watched")]
-    NotWatched {
-        /// The slot.
-        slot: u32,
-    },
+    NotWatched { slot: u32 },
     /// What probes cost could not be measured.
     #[error("cannot measure what probes cost: {reason}")]
     Calibration {
         /// Why not.
         reason: String,
     },
-    /// All slots are taken.
     #[error("process {pid} cannot be watched: {max} targets are being watched already")]
     TooManyTargets {
-        /// Process.
         pid: u32,
         /// How many there can be.
         max: usize,
@@ -106,7 +71,6 @@ pub enum ProbeError {
     /// More copies of RocksDB in one process than are told apart.
     #[error("process {pid}: {max} copies of RocksDB are being watched in it already")]
     TooManyCopies {
-        /// Process.
         pid: u32,
         /// How many there can be.
         max: usize,

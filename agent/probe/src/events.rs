@@ -27,9 +27,7 @@ pub enum ProcessChange {
 /// One process that came, changed or went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessEvent {
-    /// Which process.
     pub process: ProcessId,
-    /// What happened.
     pub change: ProcessChange,
 }
 
@@ -47,9 +45,6 @@ pub struct ProcessEvents {
 
 impl ProcessEvents {
     /// Loads the programs and begins to listen.
-    ///
-    /// # Errors
-    /// [`ProbeError::Load`], [`ProbeError::Attach`].
     pub fn load() -> Result<ProcessEvents, ProbeError> {
         let kind = BpfObject::Process;
         let object = kind.load(kind.open()?)?;
@@ -77,11 +72,8 @@ impl ProcessEvents {
         })
     }
 
-    /// Waits until something has happened, at most for `limit`, which is rounded down to milliseconds. A signal
-    /// ends the waiting, too.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
+    /// Waits until something has happened, at most for `limit`, which is rounded down to milliseconds. A
+    /// signal ends the waiting, too.
     pub fn wait(&mut self, limit: Duration) -> Result<(), ProbeError> {
         match self.ring.poll(limit) {
             Err(error) if error.kind() != ErrorKind::Interrupted => Err(ring_error(error)),
@@ -90,18 +82,12 @@ impl ProcessEvents {
     }
 
     /// What has happened since the last call, in the order it happened.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn take(&mut self) -> Result<Vec<ProcessEvent>, ProbeError> {
         self.ring.consume().map_err(ring_error)?;
         Ok(std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// How many events did not fit into the ring buffer since the last call.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn take_lost(&mut self) -> Result<u64, ProbeError> {
         let lost = self.lost.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(|source| {
             ProbeError::Access { what: "the count of lost process events", source: source.into() }

@@ -25,7 +25,6 @@ const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "answer", content = "reason")]
 pub enum Answer {
-    /// It has.
     Yes,
     /// It has not, and why that is said.
     No(String),

@@ -1,13 +1,14 @@
 //! What a firing of a probe costs on this machine, and so what a window's hits have cost.
 //!
-//! A probe costs the thread that runs into it a trap, the program, and the way back. The kernel's own statistics see
-//! a third of that at most, so the prices are measured: on functions of our own ([`super::subject`]), with the very
-//! programs, maps and mechanism that targets get, before the first window and again now and then. They are measured in
-//! processor time, and of several measurements the least times count: what else a machine does makes times longer, never
-//! shorter.
+//! A probe costs the thread that runs into it a trap, the program, and the way back. The kernel's own
+//! statistics see a third of that at most, so the prices are measured: on functions of our own
+//! ([`super::subject`]), with the very programs, maps and mechanism that targets get, before the first window
+//! and again now and then. They are measured in processor time, and of several measurements the least times
+//! count: what else a machine does makes times longer, never shorter.
 //!
-//! What a firing costs a database is more than that by a factor that is its own: `sexton_tuner::price_correction` learns
-//! it from the database's counters. How much may be spent is decided by `sexton_tuner::governor`.
+//! What a firing costs a database is more than that by a factor that is its own:
+//! `sexton_tuner::price_correction` learns it from the database's counters. How much may be spent is decided
+//! by `sexton_tuner::governor`.
 
 use super::abi::{SEXTON_OFFSET_ABSENT, SEXTON_SITES_MAX, sexton_recipe};
 use super::site::{PlacedSite, ProbeHits, Site, SiteHits};
@@ -36,13 +37,14 @@ const ROUNDS: usize = 15;
 /// Measurements for prices that are wanted at once: one of them may have met a busy moment of the machine.
 const MEASUREMENTS_AT_ONCE: usize = 3;
 
-/// Measurements of which the least times count. Older ones are forgotten, for a virtual machine may have moved to a slower
-/// processor.
+/// Measurements of which the least times count. Older ones are forgotten, for a virtual machine may have
+/// moved to a slower processor.
 const MEASUREMENTS_KEPT_MAX: usize = 8;
 
-/// What a firing costs a real host, by what it costs our own functions, which are small and do little: what the host has
-/// to fetch anew afterwards, code, translations and branch history among it. Measured on db_bench with all probes left
-/// armed: 1.21 and 1.33 times, and with those of `Seek` alone 1.37 (`make bench-overhead`).
+/// What a firing costs a real host, by what it costs our own functions, which are small and do little: what
+/// the host has to fetch anew afterwards, code, translations and branch history among it. Measured on
+/// db_bench with all probes left armed: 1.21 and 1.33 times, and with those of `Seek` alone 1.37 (`make
+/// bench-overhead`).
 const HOST_FACTOR: f64 = 1.25;
 
 /// What a firing costs the thread that runs into it, in nanoseconds.
@@ -50,7 +52,6 @@ const HOST_FACTOR: f64 = 1.25;
 /// An entry's price includes that of the return that follows it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProbePrices {
-    /// A positioning call, followed.
     pub seek_ns: f64,
     /// The creation of an iterator, followed.
     pub new_iterator_ns: f64,
@@ -65,7 +66,8 @@ pub struct ProbePrices {
 }
 
 impl Default for ProbePrices {
-    /// Where they cannot be measured: what was measured in a virtual machine, which is dearer than bare metal.
+    /// Where they cannot be measured: what was measured in a virtual machine, which is dearer than bare
+    /// metal.
     fn default() -> ProbePrices {
         ProbePrices {
             seek_ns: 2_600.0,
@@ -160,7 +162,8 @@ pub struct Calibration {
     measurements: VecDeque<Measurement>,
 }
 
-/// The times of our own functions without probes, with probes that are followed, and with probes that are skipped.
+/// The times of our own functions without probes, with probes that are followed, and with probes that are
+/// skipped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Measurement {
     bare: Measured,
@@ -185,7 +188,8 @@ impl Calibration {
         self.measurements.push_back(measurement);
     }
 
-    /// Least times are compared with least times: the difference of two that were disturbed differently is no price.
+    /// Least times are compared with least times: the difference of two that were disturbed differently is no
+    /// price.
     fn prices(&self) -> Option<ProbePrices> {
         let least = self.measurements.iter().copied().reduce(|least, measurement| Measurement {
             bare: least.bare.least(measurement.bare),

@@ -1,8 +1,8 @@
 //! Priority while probes come and go.
 //!
-//! The kernel places and removes a probe under a lock of the target's address space. A thread of ours that waits for a
-//! processor meanwhile has the target wait with it, and what is armed halfway is hit and of no use. Both take some
-//! milliseconds of processor time, so that nobody else is much the later for it.
+//! The kernel places and removes a probe under a lock of the target's address space. A thread of ours that
+//! waits for a processor meanwhile has the target wait with it, and what is armed halfway is hit and of no
+//! use. Both take some milliseconds of processor time, so that nobody else is much the later for it.
 
 use rustix::process::{getpriority_process, setpriority_process};
 
@@ -15,7 +15,6 @@ pub struct Haste {
 }
 
 impl Haste {
-    /// Raises it.
     pub fn begin() -> Haste {
         let former = getpriority_process(None).ok().filter(|nice| *nice > NICE);
         Haste { former: former.filter(|_| setpriority_process(None, NICE).is_ok()) }

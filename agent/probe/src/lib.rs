@@ -1,11 +1,11 @@
 //! The kernel side's other half: loading the BPF programs, reading totals, opening windows, hearing of
 //! processes.
 //!
-//! [`KernelFeatures`] says what the kernel has and [`Mechanism`] what follows for the probes. [`Sentinel`] reads
-//! every thread's totals with no probe in the target; [`Windows`] arms probes for a short time and gives
-//! back who is to be charged for what; [`ProcessEvents`] tells of processes that come and go. None of them
-//! decides when: that is the engine's business, and what it means is the tuner's. `unsafe` is confined to
-//! `abi`, `raw_link` and the assembly of `subject`.
+//! [`KernelFeatures`] says what the kernel has and [`Mechanism`] what follows for the probes. [`Sentinel`]
+//! reads every thread's totals with no probe in the target; [`Windows`] arms probes for a short time and
+//! gives back who is to be charged for what; [`ProcessEvents`] tells of processes that come and go. None of
+//! them decides when: that is the engine's business, and what it means is the tuner's. `unsafe` is confined
+//! to `abi`, `raw_link` and the assembly of `subject`.
 
 mod abi;
 mod account;
@@ -52,8 +52,8 @@ pub use window::{
 /// RocksDB has two.
 pub type Slot = u32;
 
-/// Targets that can be watched at the same time: of the kernel's slots the last one is kept for measuring what
-/// probes cost.
+/// Targets that can be watched at the same time: of the kernel's slots the last one is kept for measuring
+/// what probes cost.
 pub const TARGETS_MAX: usize = abi::SEXTON_TARGETS_MAX as usize - 1;
 
 /// What is opened, read and taken away in steps goes from thread to thread.

@@ -13,9 +13,6 @@ use std::io::Read;
 use std::sync::Arc;
 
 /// Reads an object and brings the wanted programs into the kernel, made for `mechanism`.
-///
-/// # Errors
-/// [`ProbeError::Load`].
 pub fn load(
     kind: BpfObject,
     mechanism: Option<Mechanism>,

@@ -1,8 +1,8 @@
 //! Who brings the BPF objects into the kernel, and what the probes need of them.
 //!
-//! There are two loaders that share no code: libbpf, the reference, which knows every mechanism, and aya, which
-//! knows perf uprobes. Both read the same objects; a test holds what they count against each other. What
-//! the numbers in the maps mean is known neither here nor there.
+//! There are two loaders that share no code: libbpf, the reference, which knows every mechanism, and aya,
+//! which knows perf uprobes. Both read the same objects; a test holds what they count against each other.
+//! What the numbers in the maps mean is known neither here nor there.
 
 use super::error::LoaderError;
 use super::object::BpfObject;
@@ -24,11 +24,8 @@ pub enum Loader {
 }
 
 impl Loader {
-    /// Reads `object` and brings those of its programs into the kernel that `wanted` names, made for `mechanism`
-    /// where it has probes.
-    ///
-    /// # Errors
-    /// [`ProbeError::Load`].
+    /// Reads `object` and brings those of its programs into the kernel that `wanted` names, made for
+    /// `mechanism` where it has probes.
     pub fn load(
         self,
         object: BpfObject,
@@ -51,9 +48,6 @@ impl Loader {
 
     /// The mechanism to arm probes with: the one that is wanted, where loader and kernel have it, else the
     /// best.
-    ///
-    /// # Errors
-    /// [`ProbeError::Loader`], [`ProbeError::Kernel`].
     pub fn mechanism(
         self,
         wanted: Option<Mechanism>,
@@ -79,8 +73,8 @@ impl Loader {
     }
 }
 
-/// An object whose programs are in the kernel. With it everything goes. Threads share it: what may block on one
-/// target is called in a thread of that target's own.
+/// An object whose programs are in the kernel. With it everything goes. Threads share it: what may block on
+/// one target is called in a thread of that target's own.
 pub trait Loaded: Send + Sync {
     /// The map `name`.
     ///
@@ -96,21 +90,12 @@ pub trait Loaded: Send + Sync {
 
     /// Puts probes into a process. May block for as long as the module's file cannot be read, or the process'
     /// address space is locked.
-    ///
-    /// # Errors
-    /// [`ProbeError::Attach`].
     fn attach_uprobes(&self, probes: &Uprobes<'_>) -> Result<Attachment, ProbeError>;
 
     /// Attaches a program to the tracepoint that its section names.
-    ///
-    /// # Errors
-    /// [`ProbeError::Attach`].
     fn attach_tracepoint(&self, program: &'static str) -> Result<Attachment, ProbeError>;
 
     /// Attaches a task iterator, to one process where loader and kernel can; otherwise it walks all threads.
-    ///
-    /// # Errors
-    /// [`ProbeError::Attach`].
     fn attach_iterator(&self, program: &'static str, process_id: u32) -> Result<Arc<dyn Passes>, ProbeError>;
 }
 
@@ -123,11 +108,9 @@ pub type Attachment = Box<dyn Any + Send>;
 /// Probes of one program in one process.
 #[derive(Clone, Copy, Debug)]
 pub struct Uprobes<'a> {
-    /// The program.
     pub program: &'a str,
     /// Whether it runs at the functions' returns.
     pub retprobe: bool,
-    /// The process.
     pub process_id: u32,
     /// The module's file, as the agent can open it.
     pub module: &'a Path,
@@ -143,7 +126,6 @@ impl Uprobes<'_> {
     }
 }
 
-/// One probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UprobePoint {
     /// Offset of the instruction in the module's file.
@@ -155,9 +137,6 @@ pub struct UprobePoint {
 /// A map. Keys and values are bytes of the sizes that the object gives.
 pub trait Table: Send + Sync {
     /// Writes an entry; with `only_new`, fails where the key is there already.
-    ///
-    /// # Errors
-    /// What the kernel said.
     fn update(&self, key: &[u8], value: &[u8], only_new: bool) -> Result<(), LoaderError>;
 
     /// The value of a key.
@@ -167,9 +146,6 @@ pub trait Table: Send + Sync {
     fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LoaderError>;
 
     /// The values of a key, one for each CPU; none where the map is not per CPU.
-    ///
-    /// # Errors
-    /// What the kernel said.
     fn lookup_per_cpu(&self, key: &[u8]) -> Result<Vec<Vec<u8>>, LoaderError>;
 
     /// Removes an entry.
@@ -179,26 +155,16 @@ pub trait Table: Send + Sync {
     fn delete(&self, key: &[u8]) -> Result<(), LoaderError>;
 
     /// All keys there are now.
-    ///
-    /// # Errors
-    /// What the kernel said.
     fn keys(&self) -> Result<Vec<Vec<u8>>, LoaderError>;
 }
 
-/// A ring buffer.
 pub trait Ring: Send {
     /// Gives what has come in since the last time to whoever asked for it.
-    ///
-    /// # Errors
-    /// What the kernel said.
     fn consume(&self) -> Result<(), LoaderError>;
 }
 
 /// An iterator that can be run again and again, by several threads at once.
 pub trait Passes: Send + Sync {
     /// What one pass wrote, at most `bytes_max` of it. It reads the target's memory, so it may block.
-    ///
-    /// # Errors
-    /// What the kernel said.
     fn pass(&self, bytes_max: u64) -> Result<Vec<u8>, LoaderError>;
 }

@@ -31,9 +31,6 @@ impl Mechanism {
     }
 
     /// The first of `mechanisms` that the kernel is known to have.
-    ///
-    /// # Errors
-    /// As [`Mechanism::choose`].
     pub fn choose_among(
         mechanisms: &[Mechanism],
         features: &KernelFeatures,

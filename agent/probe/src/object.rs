@@ -43,7 +43,6 @@ impl BpfObject {
         }
     }
 
-    /// The ELF file.
     pub fn bytes(self) -> &'static [u8] {
         match self {
             BpfObject::Sentinel => built!("sentinel.bpf.o"),
@@ -54,27 +53,18 @@ impl BpfObject {
         }
     }
 
-    /// Reads it with libbpf; nothing is in the kernel yet. Programs whose section begins with `?` have to be wanted by
-    /// [`want_programs`] to be loaded.
-    ///
-    /// # Errors
-    /// [`ProbeError::Load`].
+    /// Reads it with libbpf; nothing is in the kernel yet. Programs whose section begins with `?` have to be
+    /// wanted by [`want_programs`] to be loaded.
     pub fn open(self) -> Result<OpenObject, ProbeError> {
         ObjectBuilder::default().open_memory(self.bytes()).map_err(|source| self.load_error(source))
     }
 
     /// Brings an open object into the kernel.
-    ///
-    /// # Errors
-    /// [`ProbeError::Load`].
     pub fn load(self, open: OpenObject) -> Result<Object, ProbeError> {
         open.load().map_err(|source| self.load_error(source))
     }
 
     /// The map `name` of this object, with a descriptor of its own.
-    ///
-    /// # Errors
-    /// [`ProbeError::Load`].
     pub fn map(self, object: &Object, name: &'static str) -> Result<MapHandle, ProbeError> {
         let found = object.maps().find(|map| map.name() == name);
         let map = found.ok_or_else(|| self.load_error(missing(name)))?;
@@ -82,9 +72,6 @@ impl BpfObject {
     }
 
     /// The program `name` of this object.
-    ///
-    /// # Errors
-    /// [`ProbeError::Load`].
     pub fn program<'object>(
         self,
         object: &'object Object,

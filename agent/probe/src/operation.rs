@@ -7,7 +7,8 @@ use sexton_inspect::identity::Addresses;
 use sexton_tuner::evidence::{Observation, SeekKind};
 use sexton_tuner::key::Key;
 
-/// Of the tombstones of an operation, one in so many may be another iterator's: a ranking is not more exact than that.
+/// Of the tombstones of an operation, one in so many may be another iterator's: a ranking is not more exact
+/// than that.
 const AMBIGUOUS_SHARE: u64 = 10;
 
 /// A painful operation with the addresses that say whose it is.
@@ -20,7 +21,6 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Reads a record.
     pub(super) fn from_record(raw: &sexton_operation) -> Operation {
         Operation {
             addresses: Addresses {
@@ -55,7 +55,8 @@ impl Operation {
     }
 }
 
-/// Whether so many of an operation's tombstones may be another iterator's that they say nothing of where it has been.
+/// Whether so many of an operation's tombstones may be another iterator's that they say nothing of where it
+/// has been.
 fn is_ambiguous(raw: &sexton_operation) -> bool {
     let tombstones = raw.seek.tombstones_skipped.saturating_add(raw.scan.tombstones_skipped);
     raw.tombstones_ambiguous.saturating_mul(AMBIGUOUS_SHARE) > tombstones

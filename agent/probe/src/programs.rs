@@ -1,4 +1,5 @@
-//! The window's programs in the kernel: loaded for one mechanism, their maps, and putting them into a process.
+//! The window's programs in the kernel: loaded for one mechanism, their maps, and putting them into a
+//! process.
 //!
 //! What the numbers in the maps mean is the window's business.
 
@@ -55,9 +56,6 @@ pub struct Placement {
 impl Programs {
     /// Loads the programs for `mechanism`; nothing is armed. `take` is given each record of a painful
     /// operation, while [`Programs::poll`] runs.
-    ///
-    /// # Errors
-    /// [`ProbeError::Load`].
     pub fn load(
         loader: Loader,
         mechanism: Mechanism,
@@ -91,16 +89,12 @@ impl Programs {
         })
     }
 
-    /// How they are armed.
     pub fn mechanism(&self) -> Mechanism {
         self.mechanism
     }
 
-    /// Claims a slot for a process, in which there is no probe yet, and says where its probes go. The programs skip
-    /// what they meet there until [`Programs::write_recipe`].
-    ///
-    /// # Errors
-    /// [`ProbeError::NoSites`].
+    /// Claims a slot for a process, in which there is no probe yet, and says where its probes go. The
+    /// programs skip what they meet there until [`Programs::write_recipe`].
     pub fn claim(
         &self,
         slot: Slot,
@@ -123,9 +117,6 @@ impl Programs {
     }
 
     /// Writes a slot's recipe: from now on the programs follow what they meet in its process.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn write_recipe(&self, slot: Slot, recipe: &sexton_recipe) -> Result<(), ProbeError> {
         self.recipes
             .update(&slot.to_ne_bytes(), recipe.as_bytes(), false)
@@ -133,9 +124,6 @@ impl Programs {
     }
 
     /// Sets what a slot has been granted since its window opened; it must never fall while probes are armed.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn set_granted(&self, slot: Slot, granted_ns: u64) -> Result<(), ProbeError> {
         self.granted
             .update(&slot.to_ne_bytes(), &granted_ns.to_ne_bytes(), false)
@@ -143,9 +131,6 @@ impl Programs {
     }
 
     /// What a slot has spent of its credit, and its last pause.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn spending(&self, slot: Slot) -> Result<sexton_spending, ProbeError> {
         let bytes =
             self.spending.lookup(&slot.to_ne_bytes()).map_err(|source| access("the spending", source))?;
@@ -153,9 +138,6 @@ impl Programs {
     }
 
     /// Nothing spent, no pause: before probes are armed.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn reset_spending(&self, slot: Slot) -> Result<(), ProbeError> {
         self.spending
             .update(&slot.to_ne_bytes(), sexton_spending::default().as_bytes(), false)
@@ -163,17 +145,11 @@ impl Programs {
     }
 
     /// Takes the records that have come in since the last time.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn poll(&self) -> Result<(), ProbeError> {
         self.ring.consume().map_err(|source| access("the ring of operations", source))
     }
 
     /// What was counted in a slot since the programs were loaded, summed over all CPUs.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn totals(&self, slot: Slot) -> Result<sexton_totals, ProbeError> {
         let per_cpu =
             self.totals.lookup_per_cpu(&slot.to_ne_bytes()).map_err(|source| access("the totals", source))?;
@@ -184,9 +160,6 @@ impl Programs {
     }
 
     /// The accounts of a slot's threads, by thread id.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn threads(&self, slot: Slot) -> Result<Vec<(u32, sexton_thread)>, ProbeError> {
         let entries = entries(&*self.threads, "the map of threads")?;
         Ok(entries
@@ -199,9 +172,6 @@ impl Programs {
     }
 
     /// The operations of a slot that have not ended.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn operations(&self, slot: Slot) -> Result<Vec<sexton_operation>, ProbeError> {
         let entries = entries(&*self.operations, "the map of operations")?;
         Ok(entries
@@ -212,9 +182,6 @@ impl Programs {
     }
 
     /// What was read from a slot's files, by the address of their `RandomAccessFileReader`.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn files(&self, slot: Slot) -> Result<Vec<(u64, sexton_file)>, ProbeError> {
         let entries = entries(&*self.files, "the map of files")?;
         Ok(entries
@@ -227,9 +194,6 @@ impl Programs {
     }
 
     /// Removes every account of a slot: the next window begins anew.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn forget(&self, slot: Slot) -> Result<(), ProbeError> {
         // Absent is as good as removed.
         for (thread_id, _) in self.threads(slot)? {
@@ -251,9 +215,6 @@ impl Programs {
     }
 
     /// Forgets the offsets that were learnt in a slot: another target has it now.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn forget_learnt_offsets(&self, slot: Slot) -> Result<(), ProbeError> {
         self.learnt_offsets
             .update(&slot.to_ne_bytes(), sexton_learnt::default().as_bytes(), false)
@@ -262,10 +223,8 @@ impl Programs {
 }
 
 impl Probes {
-    /// Puts probes at all sites of a placement. It may block for ever: on the module's file, or on the process' memory.
-    ///
-    /// # Errors
-    /// [`ProbeError::Attach`].
+    /// Puts probes at all sites of a placement. It may block for ever: on the module's file, or on the
+    /// process' memory.
     pub fn attach(&mut self, placement: &Placement) -> Result<(), ProbeError> {
         let _haste = Haste::begin();
         let sites = &placement.sites;

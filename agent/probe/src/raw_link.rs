@@ -14,8 +14,8 @@ struct Bound {
     process_id: u32,
 }
 
-/// A link whose iterators walk only the threads of process `pid`. Kernels before 6.1 pass over the binding and
-/// walk all threads.
+/// A link whose iterators walk only the threads of process `pid`. Kernels before 6.1 pass over the binding
+/// and walk all threads.
 ///
 /// # Errors
 /// [`ProbeError::Attach`], among others when the process has gone.
@@ -27,8 +27,8 @@ pub fn attach_to_process(program: &ProgramMut<'_>, pid: u32) -> Result<Link, Pro
     })
 }
 
-/// Whether the kernel looks at the binding: one to a thread and a process at once makes no sense, and a kernel
-/// that looks refuses it.
+/// Whether the kernel looks at the binding: one to a thread and a process at once makes no sense, and a
+/// kernel that looks refuses it.
 pub fn binding_is_read(program: &ProgramMut<'_>) -> bool {
     let pid = std::process::id();
     attach(program, Bound { process_id: pid, thread_id: pid }).is_err()

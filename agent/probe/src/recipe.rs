@@ -12,11 +12,12 @@ pub struct Thresholds {
     pub block_reads_per_operation: u64,
 }
 
-/// The recipe of a target. Where its threads have no counters, one that estimates from the iterators' own count.
+/// The recipe of a target. Where its threads have no counters, one that estimates from the iterators' own
+/// count.
 ///
 /// # Errors
-/// [`ProbeError::NoCounters`] where there is nothing to count by, [`ProbeError::Layout`] where the counters are not
-/// neighbours the way the programs read them.
+/// [`ProbeError::NoCounters`] where there is nothing to count by, [`ProbeError::Layout`] where the counters
+/// are not neighbours the way the programs read them.
 pub fn recipe(
     target: &Target,
     thresholds: Thresholds,

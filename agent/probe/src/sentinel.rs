@@ -57,7 +57,8 @@ struct Watched {
     account: Account,
 }
 
-/// Reads one target's totals, in whatever thread: it may block for as long as the target's memory cannot be read.
+/// Reads one target's totals, in whatever thread: it may block for as long as the target's memory cannot be
+/// read.
 #[derive(Clone)]
 pub struct TotalsReader {
     slot: Slot,
@@ -72,7 +73,6 @@ pub struct Totals {
     threads: Option<Vec<sexton_thread_reading>>,
 }
 
-/// Who counted a total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TotalsBy {
@@ -110,7 +110,6 @@ pub struct SentinelReading {
     pub resets: u64,
     /// Sum over all threads of what stands in their counters, or stood there when they ended.
     pub(super) standing: Counters,
-    /// Living threads.
     pub threads: u32,
     /// Living threads that have counters, that is, have used RocksDB.
     pub threads_with_counters: u32,
@@ -122,8 +121,8 @@ pub struct SentinelReading {
     pub perf_level: Option<u8>,
     /// Perf level of each living thread whose level could be read.
     pub levels: Vec<ThreadLevel>,
-    /// Totals of each living thread that has counters: to settle what a closing window left open, and to tell what
-    /// threads did between two readings.
+    /// Totals of each living thread that has counters: to settle what a closing window left open, and to tell
+    /// what threads did between two readings.
     pub(super) by_thread: HashMap<ThreadKey, Work>,
 }
 
@@ -133,8 +132,8 @@ impl SentinelReading {
         self.by_thread.values().map(|work| work.counters).collect()
     }
 
-    /// What each thread has done since an earlier reading; those that began since, or have set their counters to zero, are
-    /// not among them.
+    /// What each thread has done since an earlier reading; those that began since, or have set their counters
+    /// to zero, are not among them.
     pub fn work_since(&self, earlier: &SentinelReading) -> HashMap<ThreadKey, Work> {
         let since =
             |(thread, now): (&ThreadKey, &Work)| Some((*thread, now.since(*earlier.by_thread.get(thread)?)?));
@@ -145,17 +144,11 @@ impl SentinelReading {
 impl Sentinel {
     /// Loads the programs and begins to listen for ending threads. Where the kernel is known to have no
     /// sentinel, one that is absent.
-    ///
-    /// # Errors
-    /// [`ProbeError::Load`], [`ProbeError::Attach`].
     pub fn load(features: &KernelFeatures) -> Result<Sentinel, ProbeError> {
         Sentinel::load_with(Loader::default(), features)
     }
 
     /// As [`Sentinel::load`], by the loader that is named.
-    ///
-    /// # Errors
-    /// [`ProbeError::Load`], [`ProbeError::Attach`].
     pub fn load_with(loader: Loader, features: &KernelFeatures) -> Result<Sentinel, ProbeError> {
         let presence = match &features.task_iterator {
             Answer::No(reason) => Presence::Absent(reason.clone()),
@@ -232,9 +225,6 @@ impl Sentinel {
     }
 
     /// Who reads the totals of a watched slot.
-    ///
-    /// # Errors
-    /// [`ProbeError::NotWatched`].
     pub fn reader(&self, slot: Slot) -> Result<TotalsReader, ProbeError> {
         let watched = self.watched.get(&slot).ok_or(ProbeError::NotWatched { slot })?;
         let source = match (&self.presence, &watched.iterator) {
@@ -246,11 +236,8 @@ impl Sentinel {
         Ok(TotalsReader { slot, source })
     }
 
-    /// Adds what was read of a slot to what its ended threads had counted. Totals of a slot are to be given in the order
-    /// in which they were read.
-    ///
-    /// # Errors
-    /// [`ProbeError::NotWatched`], [`ProbeError::Access`].
+    /// Adds what was read of a slot to what its ended threads had counted. Totals of a slot are to be given
+    /// in the order in which they were read.
     pub fn take(&mut self, slot: Slot, totals: Totals) -> Result<SentinelReading, ProbeError> {
         let Some(threads) = totals.threads else { return Ok(SentinelReading::absent()) };
         // After the pass: a thread that ended in between is in both, and its end has the last word.
@@ -261,9 +248,6 @@ impl Sentinel {
     }
 
     /// Reads the totals of a watched slot. Of a process that has ended, the last ones.
-    ///
-    /// # Errors
-    /// [`ProbeError::NotWatched`], [`ProbeError::Access`].
     pub fn read(&mut self, slot: Slot) -> Result<SentinelReading, ProbeError> {
         let totals = self.reader(slot)?.read()?;
         self.take(slot, totals)
@@ -310,9 +294,6 @@ impl Programs {
 
 impl TotalsReader {
     /// One pass over the threads of the slot's process.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn read(&self) -> Result<Totals, ProbeError> {
         let Some((iterator, passes)) = &self.source else {
             return Ok(Totals { at: Instant::now(), threads: None });

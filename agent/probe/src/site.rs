@@ -9,7 +9,6 @@ use super::abi::{
 use serde::Serialize;
 use sexton_inspect::facts::{ProbeSite, ProbeSites, SiteKind};
 
-/// A probed function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Site {
@@ -57,7 +56,6 @@ impl Site {
         Site::CountersReset,
     ];
 
-    /// Its name for people.
     pub fn label(self) -> &'static str {
         match self {
             Site::Seek => "Seek",
@@ -132,7 +130,6 @@ impl Site {
 /// A site and the instruction in the module's file that its probe goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedSite {
-    /// The function.
     pub site: Site,
     /// Offset of the instruction in the file.
     pub file_offset: u64,
@@ -152,21 +149,17 @@ pub fn placed_sites(sites: &ProbeSites) -> Vec<PlacedSite> {
 /// How often the probes at one site fired. A firing that is skipped does next to nothing beyond the trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SiteHits {
-    /// The function.
     pub site: Site,
     /// Price class of its entry.
     pub kind: SiteKind,
-    /// Entries that were followed.
     pub entries: u64,
-    /// Entries that were skipped.
     pub entries_skipped: u64,
-    /// Returns that were followed.
     pub returns: u64,
-    /// Returns that were skipped.
     pub returns_skipped: u64,
 }
 
-/// How often the probes of a window fired, by site: what the window cost its target is to be reckoned from it.
+/// How often the probes of a window fired, by site: what the window cost its target is to be reckoned from
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProbeHits {
     /// The sites that were armed.
@@ -190,12 +183,10 @@ impl ProbeHits {
         ProbeHits { sites: hits.collect() }
     }
 
-    /// Entries that were followed.
     pub fn entries(&self) -> u64 {
         self.sum(|site| site.entries)
     }
 
-    /// Returns that were followed.
     pub fn returns(&self) -> u64 {
         self.sum(|site| site.returns)
     }
@@ -213,7 +204,6 @@ impl ProbeHits {
         })
     }
 
-    /// All firings.
     pub fn total(&self) -> u64 {
         self.entries() + self.returns() + self.skipped()
     }

@@ -1,8 +1,8 @@
 //! What is probed to learn what probes cost: functions of our own, called by a thread of our own.
 //!
-//! They do next to nothing, but they are given what RocksDB's are given (an iterator, a key, a column family's
-//! handle, counters to read), so that the programs go their whole way. Nobody else calls them: while they are
-//! probed, nothing else is slower for it.
+//! They do next to nothing, but they are given what RocksDB's are given (an iterator, a key, a column
+//! family's handle, counters to read), so that the programs go their whole way. Nobody else calls them: while
+//! they are probed, nothing else is slower for it.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::arch::naked_asm;
@@ -21,15 +21,14 @@ const ITERATOR_WORDS: usize = 96;
 const COLUMN_FAMILY_WORD: usize = 12;
 /// Word of the wrapping iterator that holds the iterator.
 const WRAPPED_WORD: usize = 1;
-/// Words of counters.
 const COUNTER_WORDS: usize = 64;
 /// Word of the counters of what was skipped, some cache lines behind those of blocks.
 const SKIP_COUNTERS_WORD: usize = 32;
 /// Bytes of a key, a usual length.
 const KEY_BYTES: usize = 32;
-/// Words read between two calls, each in a cache line of its own: twice the first-level data cache. A host does its own
-/// work between two firings, so that the kernel finds its lines gone, and then the host finds its own gone. Called back
-/// to back the functions would tell two thirds of what a probe costs a real seek.
+/// Words read between two calls, each in a cache line of its own: twice the first-level data cache. A host
+/// does its own work between two firings, so that the kernel finds its lines gone, and then the host finds
+/// its own gone. Called back to back the functions would tell two thirds of what a probe costs a real seek.
 const OWN_WORK_LINES: usize = 1024;
 /// Words of a cache line.
 const LINE_WORDS: usize = 8;
@@ -48,24 +47,17 @@ pub enum Positioning {
 /// Processor time of one call in nanoseconds, by function: the mean of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Timing {
-    /// Creating an iterator.
     pub new_iterator_ns: f64,
-    /// Positioning it.
     pub seek_ns: f64,
-    /// Ending it.
     pub iterator_end_ns: f64,
 }
 
 /// Where the functions begin, in our memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Functions {
-    /// Creates an iterator.
     pub new_iterator: u64,
-    /// Positions it.
     pub seek: u64,
-    /// The same, single-stepped.
     pub stepped_seek: u64,
-    /// Ends it.
     pub iterator_end: u64,
 }
 
@@ -73,7 +65,6 @@ pub struct Functions {
 pub struct Subject {
     /// Thread pointer of the thread.
     pub thread_pointer: u64,
-    /// Address of its counters.
     pub counters: u64,
     rounds: Option<SyncSender<(Positioning, usize)>>,
     timings: Receiver<Timing>,
@@ -120,7 +111,6 @@ impl Subject {
         self.timings.recv().ok()
     }
 
-    /// Where the functions begin.
     pub fn functions(&self) -> Functions {
         let address = |function: *const ()| function.addr() as u64;
         Functions {
@@ -179,8 +169,8 @@ impl Objects {
         places.filter_map(|place| self.own_work.get(place)?.first()).sum()
     }
 
-    /// Iterators are created, positioned and ended, as a host does it, with work of its own after each. What that and
-    /// reading the clock take is in every time alike, with probes and without.
+    /// Iterators are created, positioned and ended, as a host does it, with work of its own after each. What
+    /// that and reading the clock take is in every time alike, with probes and without.
     fn round(&self, positioning: Positioning, calls: usize) -> Timing {
         let position: extern "C" fn(usize, usize) -> usize = match positioning {
             Positioning::Emulated => seek,
@@ -221,8 +211,8 @@ fn processor_ns() -> i64 {
 
 /// Stands for `DBImpl::NewIterator(this, options, handle)`; gives the last argument.
 ///
-/// Written in assembly, as all of them: what a probe costs hangs on the first instruction, and that must be the same
-/// however this is compiled.
+/// Written in assembly, as all of them: what a probe costs hangs on the first instruction, and that must be
+/// the same however this is compiled.
 // SAFETY: keeps to the C calling convention: the one register that it must keep, it saves and restores.
 #[unsafe(naked)]
 extern "C" fn new_iterator(_database: usize, _options: usize, _handle: usize, _wrapping: usize) -> usize {
@@ -282,7 +272,8 @@ mod tests {
         assert_eq!(subject.round(Positioning::Emulated, 0).unwrap(), Timing::default());
     }
 
-    /// Three others want the only processor that the subject may run on: it waits for three quarters of the time.
+    /// Three others want the only processor that the subject may run on: it waits for three quarters of the
+    /// time.
     #[test]
     fn waiting_for_a_processor_is_no_part_of_a_call() {
         const CALLS: usize = 20_000;

@@ -9,10 +9,10 @@
 //! A window's credit can run out. The programs then skip, and what they skipped is charged to nobody; an
 //! operation that began before such a pause is settled no more.
 //!
-//! Putting probes into a process and taking them away may block for ever, on the module's file or on the process' memory.
-//! So a window is opened and closed in steps: those that may block ([`Unattached::attach`], [`Stopped::detach`]) take what
-//! can be sent to another thread, and the others are quick. Nothing is granted, and nothing is followed, before the last
-//! probe is in its place.
+//! Putting probes into a process and taking them away may block for ever, on the module's file or on the
+//! process' memory. So a window is opened and closed in steps: those that may block ([`Unattached::attach`],
+//! [`Stopped::detach`]) take what can be sent to another thread, and the others are quick. Nothing is
+//! granted, and nothing is followed, before the last probe is in its place.
 //!
 //! Where there is no sentinel the total is what the probes counted, and what a window leaves open is charged
 //! up to its last event only.
@@ -83,7 +83,8 @@ pub struct OpenWindow {
     probes: Option<Probes>,
 }
 
-/// Probes that have stopped working and are still in the target. Dropping it takes them away, which may block.
+/// Probes that have stopped working and are still in the target. Dropping it takes them away, which may
+/// block.
 pub struct Stopped {
     _probes: Option<Probes>,
 }
@@ -100,16 +101,14 @@ struct Prepared {
 /// What was read from one file in a window, by whatever thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFetches {
-    /// Address of the file's `RandomAccessFileReader`: it has the name. 0 is all files together, as long as it was
-    /// not known how to tell them apart.
+    /// Address of the file's `RandomAccessFileReader`: it has the name. 0 is all files together, as long as
+    /// it was not known how to tell them apart.
     pub file: u64,
-    /// What was read.
     pub fetches: BlockFetches,
     /// Reads by latency: the bucket at index n counts those that took from 2^n to 2^(n+1) ns.
     pub latency_histogram: Vec<u64>,
 }
 
-/// What a window saw.
 #[derive(Clone, Debug)]
 pub struct WindowResult {
     /// How the probes were armed.
@@ -118,7 +117,6 @@ pub struct WindowResult {
     pub operations: Vec<Operation>,
     /// Files that blocks were read from.
     pub files: Vec<FileFetches>,
-    /// Sums.
     pub window: Window,
     /// Who counted the window's total.
     pub totals_by: TotalsBy,
@@ -145,17 +143,11 @@ impl WindowResult {
 
 impl Windows {
     /// Loads the programs; nothing is armed yet.
-    ///
-    /// # Errors
-    /// [`ProbeError::Load`].
     pub fn load(mechanism: Mechanism) -> Result<Windows, ProbeError> {
         Windows::load_with(Loader::default(), mechanism)
     }
 
     /// As [`Windows::load`], by the loader that is named.
-    ///
-    /// # Errors
-    /// [`ProbeError::Load`].
     pub fn load_with(loader: Loader, mechanism: Mechanism) -> Result<Windows, ProbeError> {
         let records = RecordQueue::default();
         let queue = Arc::clone(&records);
@@ -163,16 +155,12 @@ impl Windows {
         Ok(Windows { programs, records, learnt_for: HashMap::new(), file_offsets: HashMap::new() })
     }
 
-    /// How windows are armed.
     pub fn mechanism(&self) -> Mechanism {
         self.programs.mechanism()
     }
 
-    /// Prepares a window, whose probes are to be followed as far as the credit goes. This and what follows holds for
-    /// one window of a slot at a time, until its [`Stopped`] is gone.
-    ///
-    /// # Errors
-    /// [`ProbeError::NoSites`], [`ProbeError::NoCounters`], [`ProbeError::Access`], [`ProbeError::Layout`].
+    /// Prepares a window, whose probes are to be followed as far as the credit goes. This and what follows
+    /// holds for one window of a slot at a time, until its [`Stopped`] is gone.
     pub fn prepare(
         &mut self,
         target: &Target,
@@ -209,11 +197,8 @@ impl Windows {
         Ok(Unattached { prepared, probes, placement })
     }
 
-    /// Opens a window whose probes are all in their places: the credit is granted now, and all sites are followed from
-    /// the same moment on. `opening` is the sentinel's reading from just before.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
+    /// Opens a window whose probes are all in their places: the credit is granted now, and all sites are
+    /// followed from the same moment on. `opening` is the sentinel's reading from just before.
     pub fn arm(&mut self, attached: Attached, opening: &SentinelReading) -> Result<OpenWindow, ProbeError> {
         self.arm_from(attached, opening.standing)
     }
@@ -247,17 +232,11 @@ impl Windows {
     }
 
     /// Takes what has come in so far, so that the ring buffer does not run full in a long window.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn poll(&mut self) -> Result<(), ProbeError> {
         self.programs.poll()
     }
 
     /// Grants an open window `more_ns` nanoseconds of probe cost.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn grant(&mut self, window: &mut OpenWindow, more_ns: u64) -> Result<(), ProbeError> {
         let granted_ns = window.prepared.granted_ns.saturating_add(more_ns);
         self.programs.set_granted(window.prepared.slot, granted_ns)?;
@@ -267,28 +246,19 @@ impl Windows {
 
     /// What is left of an open window's credit, in nanoseconds, by the prices it was opened with; 0 where the
     /// programs skip.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn credit_ns(&self, window: &OpenWindow) -> Result<u64, ProbeError> {
         let spent_ns = self.programs.spending(window.prepared.slot)?.spent_ns;
         Ok(window.prepared.granted_ns.saturating_sub(spent_ns))
     }
 
-    /// How often the probes of an open window have fired so far, those firings included that were skipped while the
-    /// probes were put in.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
+    /// How often the probes of an open window have fired so far, those firings included that were skipped
+    /// while the probes were put in.
     pub fn hits(&self, window: &OpenWindow) -> Result<ProbeHits, ProbeError> {
         self.hits_since(&window.prepared)
     }
 
-    /// How often the probes of a window that is not open yet have fired: what they cost is spent before its credit is
-    /// granted.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
+    /// How often the probes of a window that is not open yet have fired: what they cost is spent before its
+    /// credit is granted.
     pub fn hits_before_opening(&self, attached: &Attached) -> Result<ProbeHits, ProbeError> {
         self.hits_since(&attached.prepared)
     }
@@ -299,9 +269,6 @@ impl Windows {
     }
 
     /// What operations have waited for so far in an open window.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn latencies(&self, window: &OpenWindow) -> Result<Latencies, ProbeError> {
         let totals = self
             .programs
@@ -310,11 +277,8 @@ impl Windows {
         Ok(latencies(&totals))
     }
 
-    /// Where the target's `BlockFetcher` has its file is not known at first. As soon as one was seen, this gives the
-    /// words it begins with; `None` before that, and where it is known.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
+    /// Where the target's `BlockFetcher` has its file is not known at first. As soon as one was seen, this
+    /// gives the words it begins with; `None` before that, and where it is known.
     pub fn unknown_fetcher(&self, window: &OpenWindow) -> Result<Option<Vec<u64>>, ProbeError> {
         if window.prepared.recipe.fetch_file_offset != SEXTON_FETCH_FILE_UNKNOWN || window.probes.is_none() {
             return Ok(None);
@@ -323,11 +287,8 @@ impl Windows {
         Ok(files.iter().find(|(file, _)| *file == 0).map(|(_, unknown)| unknown.fetcher.to_vec()))
     }
 
-    /// At this byte of a `BlockFetcher` stands its file. From now on reads are told by file, in this window and in the
-    /// target's later ones.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
+    /// At this byte of a `BlockFetcher` stands its file. From now on reads are told by file, in this window
+    /// and in the target's later ones.
     pub fn set_file_offset(&mut self, window: &mut OpenWindow, offset: u32) -> Result<(), ProbeError> {
         window.prepared.recipe.fetch_file_offset = offset;
         self.file_offsets.insert(window.prepared.slot, offset);
@@ -338,9 +299,6 @@ impl Windows {
     }
 
     /// Gives the words of an unknown fetcher to `find`, which says at which byte the file stands.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn learn_file_offset(
         &mut self,
         window: &mut OpenWindow,
@@ -351,19 +309,13 @@ impl Windows {
     }
 
     /// The files that blocks have been read from so far in an open window.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn files(&self, window: &OpenWindow) -> Result<Vec<FileFetches>, ProbeError> {
         Ok(self.programs.files(window.prepared.slot)?.into_iter().map(FileFetches::from_entry).collect())
     }
 
-    /// Takes the accounts that the window left behind, after its probes have gone: what they are hit before that is part of
-    /// its cost. `settling` is the sentinel's reading from just
-    /// before the probes were stopped ([`OpenWindow::stop`]), `closing` that from after it.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
+    /// Takes the accounts that the window left behind, after its probes have gone: what they are hit before
+    /// that is part of its cost. `settling` is the sentinel's reading from just before the probes were
+    /// stopped ([`OpenWindow::stop`]), `closing` that from after it.
     pub fn collect(
         &mut self,
         mut window: OpenWindow,
@@ -430,9 +382,6 @@ impl Windows {
     }
 
     /// Takes away the probes and the accounts of a window of which nothing is wanted.
-    ///
-    /// # Errors
-    /// [`ProbeError::Access`].
     pub fn abandon(&mut self, mut window: OpenWindow) -> Result<(), ProbeError> {
         window.disarm();
         self.forget(window.prepared.slot)
@@ -475,11 +424,8 @@ impl FileFetches {
 }
 
 impl Unattached {
-    /// Puts the probes into the target. It may block for ever. What is hit meanwhile is skipped, and is part of the
-    /// window's [`Windows::hits`].
-    ///
-    /// # Errors
-    /// [`ProbeError::Attach`].
+    /// Puts the probes into the target. It may block for ever. What is hit meanwhile is skipped, and is part
+    /// of the window's [`Windows::hits`].
     pub fn attach(mut self) -> Result<Attached, ProbeError> {
         self.probes.attach(&self.placement)?;
         Ok(Attached { prepared: self.prepared, probes: self.probes })
@@ -487,7 +433,6 @@ impl Unattached {
 }
 
 impl OpenWindow {
-    /// Its target's slot.
     pub fn slot(&self) -> Slot {
         self.prepared.slot
     }
@@ -502,8 +447,8 @@ impl OpenWindow {
         Stopped { _probes: probes }
     }
 
-    /// Stops the programs and takes the probes away in the calling thread; gives how long they were followed, in
-    /// nanoseconds.
+    /// Stops the programs and takes the probes away in the calling thread; gives how long they were followed,
+    /// in nanoseconds.
     pub fn disarm(&mut self) -> u64 {
         self.stop().detach();
         self.armed_ns
@@ -546,8 +491,8 @@ impl Records {
 }
 
 /// Charges what was counted after each thread's last event, up to the settling reading. A thread that
-/// has had an event since that reading has its boundary behind it: nothing is left to charge. Of one whose last
-/// event was before the last pause it is not known whose it is.
+/// has had an event since that reading has its boundary behind it: nothing is left to charge. Of one whose
+/// last event was before the last pause it is not known whose it is.
 fn settle(
     threads: &[(u32, sexton_thread)],
     pause: u64,

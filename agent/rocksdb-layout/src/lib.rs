@@ -1,7 +1,7 @@
 //! Where things stand in RocksDB's objects: the one place for the agent, its BPF programs and the hook.
 //!
-//! What is relied upon holds in RocksDB 5.8 to 11.12 as built by g++ or clang with libstdc++. Offsets that differ between
-//! builds are not here: they are read from the target's code. Nothing here reads memory.
+//! What is relied upon holds in RocksDB 5.8 to 11.12 as built by g++ or clang with libstdc++. Offsets that
+//! differ between builds are not here: they are read from the target's code. Nothing here reads memory.
 
 #![no_std]
 
@@ -41,8 +41,9 @@ pub mod virtual_table {
     pub const HEADER_BYTES: u64 = 16;
 }
 
-/// libstdc++'s `std::string`, in either layout: `{ data, length, union { room, capacity } }` since GCC 5, and before it, or
-/// with `_GLIBCXX_USE_CXX11_ABI=0`, `{ data }` with length, capacity and a count of references in front of the characters.
+/// libstdc++'s `std::string`, in either layout: `{ data, length, union { room, capacity } }` since GCC 5, and
+/// before it, or with `_GLIBCXX_USE_CXX11_ABI=0`, `{ data }` with length, capacity and a count of references
+/// in front of the characters.
 pub mod std_string {
     /// Room for a short string's characters.
     pub const ROOM: u64 = 16;

@@ -22,14 +22,14 @@ pub struct Run {
     pub last: MajorMinor,
     /// Offset of `internal_key_skipped_count`.
     pub internal_key_skipped_count: u32,
-    /// `sizeof(PerfContext)` in these versions: members were also added behind. 8 bytes a counter, and since 5.18 a
-    /// pointer and a `bool` behind them (16 bytes).
+    /// `sizeof(PerfContext)` in these versions: members were also added behind. 8 bytes a counter, and since
+    /// 5.18 a pointer and a `bool` behind them (16 bytes).
     pub sizes_bytes: &'static [u64],
 }
 
-/// Counted in `include/rocksdb/perf_context.h` of every release. 11.12 is what crate `rust-librocksdb-sys` 0.49 bundles: 120
-/// members, of which `internal_key_skipped_count` is the 36th. Members were only ever inserted, so that no two runs share a
-/// size.
+/// Counted in `include/rocksdb/perf_context.h` of every release. 11.12 is what crate `rust-librocksdb-sys`
+/// 0.49 bundles: 120 members, of which `internal_key_skipped_count` is the 36th. Members were only ever
+/// inserted, so that no two runs share a size.
 pub const RUNS: &[Run] = &[
     run((5, 8), (5, 18), 80, &[528, 544, 560, 576]),
     run((6, 0), (6, 23), 120, &[624, 648, 664]),

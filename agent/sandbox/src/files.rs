@@ -10,8 +10,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 /// Newest Landlock version whose rights are asked for; older kernels enforce what they know.
 const LANDLOCK_ABI: ABI = ABI::V6;
 
-/// All files that can be reached. No other one is read or written, nothing is listened at or connected to by TCP, and no
-/// signal goes to another process.
+/// All files that can be reached. No other one is read or written, nothing is listened at or connected to by
+/// TCP, and no signal goes to another process.
 #[derive(Debug, Default)]
 pub struct Files<'a> {
     /// A directory below which files are read, opened before.

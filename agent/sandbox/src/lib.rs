@@ -1,9 +1,9 @@
 //! What a process of ours gives up before it deals with what is not ours: the one place that does it.
 //!
-//! Several fences, because none is everywhere: capabilities and resource limits always hold, Landlock where the kernel has
-//! it (5.13 and later, unless booted without), leaving the network where the process may. Who needs which is said by
-//! [`Sandbox`]: the child that reads a database, the child that loads a library, the keeper of a perf level. Commands of
-//! the policy only give up their privileges ([`give_up_privileges`]).
+//! Several fences, because none is everywhere: capabilities and resource limits always hold, Landlock where
+//! the kernel has it (5.13 and later, unless booted without), leaving the network where the process may. Who
+//! needs which is said by [`Sandbox`]: the child that reads a database, the child that loads a library, the
+//! keeper of a perf level. Commands of the policy only give up their privileges ([`give_up_privileges`]).
 
 mod files;
 
@@ -40,7 +40,6 @@ pub struct Limits {
     pub processor_time_seconds: u64,
     /// Address space, bytes.
     pub address_space_bytes: u64,
-    /// Files open at once.
     pub open_files: u64,
     /// Whether it can start another process or thread, as nobody.
     pub has_children: bool,
@@ -54,7 +53,6 @@ pub struct SandboxError {
     message: String,
 }
 
-/// Says which fence failed.
 fn at<E: Display>(fence: &'static str) -> impl FnOnce(E) -> SandboxError {
     move |error| SandboxError { fence, message: error.to_string() }
 }
@@ -110,19 +108,13 @@ impl Limits {
 }
 
 /// The calling process ends with the agent, however that ends.
-///
-/// # Errors
-/// As the system gives them.
 pub fn end_with_parent() -> Result<(), SandboxError> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(at("PR_SET_PDEATHSIG"))
 }
 
-/// Keeps no capability but these, where the process has them, and can gain none: an `execve` by user 0 gives a process all
-/// of its bounding set, but never more than it had where it may gain nothing. Makes system calls about the calling process
-/// and nothing else, so it can stand between `fork` and `exec`.
-///
-/// # Errors
-/// As the system gives them.
+/// Keeps no capability but these, where the process has them, and can gain none: an `execve` by user 0 gives
+/// a process all of its bounding set, but never more than it had where it may gain nothing. Makes system
+/// calls about the calling process and nothing else, so it can stand between `fork` and `exec`.
 pub fn give_up_privileges(kept: CapabilitySet) -> io::Result<()> {
     rustix::thread::clear_ambient_capability_set()?;
     rustix::thread::set_no_new_privs(true)?;
@@ -159,11 +151,8 @@ pub fn own_executable() -> PathBuf {
     PathBuf::from("/proc/self/exe")
 }
 
-/// Starts `executable`, the agent or a stand-in for it, with a hidden subcommand and the path it is about. It sees
-/// nothing of the agent's environment, and only its output is of interest.
-///
-/// # Errors
-/// As the system gives them.
+/// Starts `executable`, the agent or a stand-in for it, with a hidden subcommand and the path it is about. It
+/// sees nothing of the agent's environment, and only its output is of interest.
 pub fn start(executable: &Path, subcommand: &str, path: &Path) -> io::Result<Child> {
     Command::new(executable)
         .arg(subcommand)
@@ -186,8 +175,8 @@ mod tests {
     fn status_with(kept: CapabilitySet) -> Vec<String> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "grep -E 'Cap(Inh|Prm|Eff|Amb)|NoNewPrivs' /proc/self/status"]);
-        // SAFETY: what runs between fork and exec makes system calls about its own process; it allocates nothing and takes
-        // no lock.
+        // SAFETY: what runs between fork and exec makes system calls about its own process; it allocates
+        // nothing and takes no lock.
         unsafe { command.pre_exec(move || give_up_privileges(kept)) };
         let output = command.output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();

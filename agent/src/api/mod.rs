@@ -26,30 +26,16 @@ pub enum ApiError {
     #[error(
         "refusing to listen on {address}: the API has no authentication yet, so only loopback addresses are served"
     )]
-    NotLoopback {
-        /// The address asked for.
-        address: SocketAddr,
-    },
+    NotLoopback { address: SocketAddr },
     /// Another process has the port.
     #[error("cannot listen on {address}: the port is in use")]
-    PortInUse {
-        /// The address asked for.
-        address: SocketAddr,
-    },
+    PortInUse { address: SocketAddr },
     /// The address cannot be listened on for another reason.
     #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// The address asked for.
-        address: SocketAddr,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    Listen { address: SocketAddr, source: std::io::Error },
     /// A listener that was handed over cannot be used.
     #[error("cannot serve on the listener that was handed over: {source}")]
-    Listener {
-        /// What the system said.
-        source: std::io::Error,
-    },
+    Listener { source: std::io::Error },
 }
 
 impl ApiError {
@@ -87,7 +73,6 @@ fn refuse_unless_loopback(address: SocketAddr) -> Result<(), ApiError> {
     }
 }
 
-/// What the handlers share.
 #[derive(Clone)]
 struct Shared {
     snapshots: watch::Receiver<Arc<Snapshot>>,

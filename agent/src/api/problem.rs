@@ -5,16 +5,12 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-/// An error answer.
 #[derive(Debug)]
 pub struct Problem {
-    /// HTTP status.
     pub status: StatusCode,
     /// Stable name of the error, for programs.
     pub code: &'static str,
-    /// What happened.
     pub message: String,
-    /// What to do.
     pub help: &'static str,
 }
 
@@ -26,7 +22,6 @@ struct Body<'text> {
 }
 
 impl Problem {
-    /// An error answer.
     pub fn new(
         status: StatusCode,
         code: &'static str,

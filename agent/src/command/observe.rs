@@ -155,7 +155,8 @@ fn choose_target(arguments: &ObserveArguments) -> Result<Target, Failure> {
 /// Names of the files that blocks were read from, by the address that the probes saw.
 type FileNames = HashMap<u64, SstIdentity>;
 
-/// Waits for the window's end. Files are asked for their names meanwhile: in the end the process may have gone.
+/// Waits for the window's end. Files are asked for their names meanwhile: in the end the process may have
+/// gone.
 fn wait(
     arguments: &ObserveArguments,
     target: &Target,

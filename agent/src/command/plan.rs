@@ -28,9 +28,6 @@ pub struct PlanArguments {
 }
 
 /// Runs one cycle and prints its plan.
-///
-/// # Errors
-/// As `sexton run`.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let mut policy =
         arguments.policy.as_deref().map(policy_file::load).transpose()?.unwrap_or_else(Policy::default);

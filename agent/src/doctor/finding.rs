@@ -7,7 +7,6 @@ use sexton_probe::Answer as KernelAnswer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// It is.
     Yes,
     /// It is not.
     No,
@@ -16,7 +15,6 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// As it is printed.
     pub fn word(self) -> &'static str {
         match self {
             Answer::Yes => "yes",
@@ -31,7 +29,6 @@ impl Answer {
 pub struct Finding {
     /// What was looked at, stable: `CAP_BPF`, `uprobe sessions`.
     pub name: String,
-    /// What came of it.
     pub answer: Answer,
     /// What it is for, or with `yes` sometimes what exactly was found.
     pub note: String,
@@ -81,7 +78,6 @@ impl Finding {
         Finding { answer: Answer::Unknown, ..Finding::no(name, note, reason, remedy) }
     }
 
-    /// What the kernel answered.
     pub fn of_kernel(answer: &KernelAnswer, name: &str, note: &str, remedy: &str) -> Finding {
         match answer {
             KernelAnswer::Yes => Finding::yes(name, note),

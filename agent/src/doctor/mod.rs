@@ -1,8 +1,9 @@
 //! `sexton doctor`: what works on this node and in each RocksDB, what does not, why, and what to do about it.
 //!
 //! Looking is here ([`examine`]), and so are the words; what follows from what was seen is plain functions
-//! over plain data, so that it can be tested without the machine it is about. Nothing is attached to a target and no
-//! probe is armed there: the sentinel reads each target once, and probes are priced on functions of our own.
+//! over plain data, so that it can be tested without the machine it is about. Nothing is attached to a target
+//! and no probe is armed there: the sentinel reads each target once, and probes are priced on functions of
+//! our own.
 
 mod actuators;
 mod databases;
@@ -26,8 +27,8 @@ use sexton_inspect::inspect::Inspector;
 use sexton_probe::{KernelFeatures, Sentinel};
 use sexton_tuner::policy::Policy;
 
-/// Looks at the kernel, at our rights, and at one process or all of them. With a policy, servers that it names for a
-/// target are asked how they stand.
+/// Looks at the kernel, at our rights, and at one process or all of them. With a policy, servers that it
+/// names for a target are asked how they stand.
 pub fn examine(pid: Option<u32>, policy: Option<&Policy>) -> Report {
     let features = KernelFeatures::probe();
     let placing = Placing::try_out(&features);

@@ -18,7 +18,6 @@ const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 /// What is known of our own process. `None` where it could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Effective capabilities.
     pub capabilities: Option<CapabilitySet>,
     /// Whether we are in the machine's first user namespace: elsewhere capabilities mean nothing to BPF.
     pub is_in_first_user_namespace: Option<bool>,
@@ -35,7 +34,6 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Looks at ourselves.
     pub fn of_ourselves() -> Facts {
         Facts {
             capabilities: rustix::thread::capabilities(None).ok().map(|sets| sets.effective),
@@ -217,8 +215,8 @@ fn locked_memory(facts: &Facts, features: &KernelFeatures) -> Finding {
     }
 }
 
-/// Maps are charged to the memory control group since 5.11. A release that cannot be read is taken for a newer one:
-/// the loading itself tells then.
+/// Maps are charged to the memory control group since 5.11. A release that cannot be read is taken for a
+/// newer one: the loading itself tells then.
 fn counts_locked_memory(release: &str) -> bool {
     let mut numbers = release.split(|character: char| !character.is_ascii_digit());
     let mut next = || numbers.next()?.parse::<u32>().ok();

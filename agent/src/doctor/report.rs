@@ -9,15 +9,12 @@ use std::path::PathBuf;
 /// Everything that was looked at.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Version of the agent.
     pub version: String,
     /// Whether nothing essential is missing: the exit code is 0.
     pub ok: bool,
     /// The same in a sentence.
     pub summary: String,
-    /// The kernel.
     pub kernel: KernelReport,
-    /// What we may do.
     pub privileges: Vec<Finding>,
     /// One entry a RocksDB: two copies in a process are two.
     pub targets: Vec<TargetReport>,
@@ -25,21 +22,18 @@ pub struct Report {
     pub refused: Vec<RefusedProcess>,
 }
 
-/// The kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelReport {
     /// `uname -r`.
     pub release: String,
     /// How probes would be placed; `null` where they cannot be.
     pub mechanism: Option<String>,
-    /// Its features.
     pub findings: Vec<Finding>,
 }
 
 /// A process that cannot be read.
 #[derive(Clone, Debug, Serialize)]
 pub struct RefusedProcess {
-    /// Why.
     pub reason: String,
     /// What to do about it.
     pub remedy: String,
@@ -48,13 +42,11 @@ pub struct RefusedProcess {
 }
 
 impl RefusedProcess {
-    /// What an inspection said.
     pub fn new(error: &InspectError, essential: bool) -> RefusedProcess {
         RefusedProcess { reason: error.to_string(), remedy: error.remedy().to_owned(), essential }
     }
 }
 
-/// One RocksDB.
 #[derive(Clone, Debug, Serialize)]
 pub struct TargetReport {
     /// What is known of it: the same as `sexton targets --json` prints.
@@ -79,8 +71,8 @@ pub struct ProbeReport {
     /// Where the probe goes; its fields are not there where the function was not found.
     #[serde(flatten)]
     pub site: Option<ProbeSite>,
-    /// What a call costs with the probe, as calibrated on this node just now: nanoseconds, return included; `null` where
-    /// it could not be calibrated.
+    /// What a call costs with the probe, as calibrated on this node just now: nanoseconds, return included;
+    /// `null` where it could not be calibrated.
     pub price_ns: Option<u64>,
     /// How the probe would be placed: `session`, `multi`, ...; `null` where it cannot be.
     pub mechanism: Option<&'static str>,
@@ -89,7 +81,6 @@ pub struct ProbeReport {
 /// What the sentinel read of the threads.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ThreadsReport {
-    /// Living threads.
     pub threads: u32,
     /// Those of them that have used RocksDB.
     pub threads_with_counters: u32,
@@ -97,16 +88,13 @@ pub struct ThreadsReport {
     pub perf_level: Option<u8>,
 }
 
-/// One database.
 #[derive(Clone, Debug, Serialize)]
 pub struct DatabaseReport {
     /// Directory, as the process sees it.
     pub path: PathBuf,
     /// Names of its column families, at most [`super::databases::COLUMN_FAMILIES_SHOWN_MAX`].
     pub column_families: Vec<String>,
-    /// How many there are.
     pub column_families_total: usize,
-    /// Live SST files.
     pub sst_files: usize,
     /// Why its files could not be read.
     pub error: Option<Finding>,

@@ -14,7 +14,8 @@ const NAME_COLUMNS: usize = 32;
 /// Room for the name of a property.
 const PROPERTY_COLUMNS: usize = 14;
 
-/// The report as lines of text, the summary last. What comes from a target is printed without control characters.
+/// The report as lines of text, the summary last. What comes from a target is printed without control
+/// characters.
 pub fn text(report: &Report) -> String {
     let mut text = Text::default();
     text.line(format_args!("sexton {} on Linux {}", report.version, report.kernel.release));

@@ -1,6 +1,7 @@
 //! Carrying out a plan, one action at a time.
 //!
-//! A slice runs in [`super::slice`], under the guards' eyes; what came of it is measured in [`super::verify`].
+//! A slice runs in [`super::slice`], under the guards' eyes; what came of it is measured in
+//! [`super::verify`].
 
 use super::effect::{Effect, nothing_left, outcome_of};
 use super::evidence::{SstRead, read_files};
@@ -70,8 +71,8 @@ impl Engine {
         })
     }
 
-    /// Compacts one range, unless a guard objects; the snapshot shows it as running meanwhile. Gives whether the target
-    /// may be acted on further in this cycle.
+    /// Compacts one range, unless a guard objects; the snapshot shows it as running meanwhile. Gives whether
+    /// the target may be acted on further in this cycle.
     fn compact(&mut self, planned: &CompactRange, control: &mut Control) -> bool {
         let before = &planned.before;
         let read = |watched| read_files(watched, Path::new(&planned.database));
@@ -136,8 +137,8 @@ impl Engine {
         charged
     }
 
-    /// The slice at what it costs with the files of now. `None` where it is no longer worth that, or not paid for any
-    /// more; that is told.
+    /// The slice at what it costs with the files of now. `None` where it is no longer worth that, or not paid
+    /// for any more; that is told.
     fn repriced(&mut self, planned: &CompactRange, files: Option<&SstRead>) -> Option<CompactRange> {
         let watched = self.watched_mut(&planned.target)?;
         // MyRocks compacts all there is, and chooses the way by itself.
@@ -311,7 +312,6 @@ fn own<'files>(compact: &CompactRange, files: &'files SstRead) -> Vec<&'files Ss
     files.iter().filter(|file| file.column_family == compact.column_family).collect()
 }
 
-/// The same by level.
 fn levels(watched: &Watched, compact: &CompactRange, files: &SstRead) -> Levels {
     let options = watched.options.get(Path::new(&compact.database));
     let options = options.and_then(|families| families.get(&compact.column_family)).cloned();
@@ -319,8 +319,8 @@ fn levels(watched: &Watched, compact: &CompactRange, files: &SstRead) -> Levels 
     Levels::of_linked(&own(compact, files), &options.unwrap_or_default(), &linked)
 }
 
-/// The slice as it is asked for: an end that is open would have RocksDB flush and compact without a look at what there
-/// is.
+/// The slice as it is asked for: an end that is open would have RocksDB flush and compact without a look at
+/// what there is.
 fn with_ends(watched: &Watched, compact: &CompactRange, files: Option<&SstRead>) -> CompactRange {
     let files = files.filter(|_| watched.entry.actuator != ActuatorKind::Sql);
     let range = files.map(|files| closed(&compact.range, &own(compact, files), &compact.before));

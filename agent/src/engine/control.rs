@@ -11,7 +11,6 @@ use tracing::info;
 /// agent seldom wakes.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Channels to the outside.
 pub struct Control {
     publisher: Option<watch::Sender<Arc<Snapshot>>>,
     commands: Option<mpsc::Receiver<Command>>,
@@ -23,7 +22,6 @@ pub struct Control {
 }
 
 impl Control {
-    /// Control by these channels.
     pub fn new(
         publisher: watch::Sender<Arc<Snapshot>>,
         commands: mpsc::Receiver<Command>,
@@ -78,7 +76,6 @@ impl Control {
         self.cancelled.store(self.stopped(), Ordering::Relaxed);
     }
 
-    /// Takes waiting commands.
     pub fn take_commands(&mut self) {
         while let Some(command) = self.commands.as_mut().and_then(|commands| commands.try_recv().ok()) {
             info!(?command, "asked");

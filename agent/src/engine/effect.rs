@@ -26,16 +26,14 @@ fn is_inside(compact: &CompactRange, file: &SstFile) -> bool {
 
 /// What a compaction changed in the live SST files.
 pub struct Effect {
-    /// Bytes of the files it replaced, those outside of the range too; of what it flushed first, and of what it had
-    /// written when it was stopped.
+    /// Bytes of the files it replaced, those outside of the range too; of what it flushed first, and of what
+    /// it had written when it was stopped.
     pub bytes_rewritten: u64,
     /// Deletions in the range, before: its share of those of the files, which are wider.
     pub deletions_before: u64,
-    /// The same, after.
     pub deletions_after: u64,
     /// Deletions in the column family's memtables, before; `None` where it could not be asked.
     pub memtable_deletions_before: Option<u64>,
-    /// The same, after.
     pub memtable_deletions_after: Option<u64>,
 }
 
@@ -164,8 +162,8 @@ mod tests {
         }
     }
 
-    /// One file held everything; what the compaction made of it are files that lie closer to the range. Nothing has
-    /// gone from it.
+    /// One file held everything; what the compaction made of it are files that lie closer to the range.
+    /// Nothing has gone from it.
     #[test]
     fn deletions_that_a_snapshot_keeps_are_kept_however_wide_the_files_were() {
         let before = serde_json::json!({

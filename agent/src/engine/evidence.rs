@@ -17,8 +17,8 @@ use tracing::debug;
 /// Databases of one target that no open file shows and that are told apart by name; the rest is one.
 const UNSEEN_DATABASES_MAX: usize = 64;
 
-/// Column families of one database whose memtables are asked about, those whose readers skip most tombstones: each
-/// takes a dozen questions of some microseconds.
+/// Column families of one database whose memtables are asked about, those whose readers skip most tombstones:
+/// each takes a dozen questions of some microseconds.
 const MEMTABLES_READ_MAX: usize = 64;
 
 /// What a database is called that no probe has seen the name of.
@@ -93,8 +93,8 @@ fn of_database(
     }
 }
 
-/// Learns what tombstones and block reads cost. Readers of one database have a block cache, files and keys of their
-/// own, so each database has its own prices.
+/// Learns what tombstones and block reads cost. Readers of one database have a block cache, files and keys of
+/// their own, so each database has its own prices.
 fn learn_costs(watched: &mut Watched, observations: &BTreeMap<PathBuf, Vec<Observation>>) {
     watched.costs.learn(observations.values().flatten());
     let databases = &watched.target.databases;
@@ -105,7 +105,6 @@ fn learn_costs(watched: &mut Watched, observations: &BTreeMap<PathBuf, Vec<Obser
     }
 }
 
-/// Observations by database directory.
 fn by_database(watched: &mut Watched, operations: Vec<Operation>) -> BTreeMap<PathBuf, Vec<Observation>> {
     let Watched { target, identities, .. } = watched;
     let resolved = operations.into_iter().map(|operation| {
@@ -120,7 +119,6 @@ fn by_database(watched: &mut Watched, operations: Vec<Operation>) -> BTreeMap<Pa
     by_home(&open, resolved)
 }
 
-/// Where an operation was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Home {
     /// In the database of this directory, which shows in the process' open files.
@@ -131,8 +129,9 @@ enum Home {
     Unknown,
 }
 
-/// Observations by directory or name. Where only one database is open, an iterator whose creation was not seen can only
-/// be its. Nothing is left out: readers who wait in a database that is not known wait all the same.
+/// Observations by directory or name. Where only one database is open, an iterator whose creation was not
+/// seen can only be its. Nothing is left out: readers who wait in a database that is not known wait all the
+/// same.
 fn by_home(
     open: &[&Path],
     observations: impl Iterator<Item = (Home, Observation)>,
@@ -154,8 +153,8 @@ fn by_home(
     by_database
 }
 
-/// What RocksDB says of the memtables of the column families that readers lose time in; those are missing where no
-/// hook answers, or no probe has seen a handle of theirs.
+/// What RocksDB says of the memtables of the column families that readers lose time in; those are missing
+/// where no hook answers, or no probe has seen a handle of theirs.
 fn memtables(
     watched: &Watched,
     directory: &Path,
@@ -195,9 +194,9 @@ fn file_reads(watched: &Watched, files: Vec<FileFetches>) -> BTreeMap<PathBuf, V
 }
 
 /// A hook changes the target, if only by its thread: it is called in only where the policy says act. One
-/// that is there already, preloaded or linked by the target's own people, is used in any mode. The hook serves
-/// one copy of RocksDB in a process. After a failure it is left alone for a while, longer each time: a JVM that cannot
-/// load the library would get a copy of it, and be asked to, after each window.
+/// that is there already, preloaded or linked by the target's own people, is used in any mode. The hook
+/// serves one copy of RocksDB in a process. After a failure it is left alone for a while, longer each time: a
+/// JVM that cannot load the library would get a copy of it, and be asked to, after each window.
 pub fn connect_hook(watched: &mut Watched, hook_library: Option<&Path>) {
     let is_served = watched.entry.actuator == ActuatorKind::Hook && watched.target.is_primary;
     if watched.hook.is_some() || !is_served || !watched.may_connect() {

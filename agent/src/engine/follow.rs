@@ -15,7 +15,6 @@ const EVENTS_PAUSE: Duration = Duration::from_millis(50);
 /// What the events since the last time mean for the targets.
 #[derive(Debug, Default)]
 pub struct News {
-    /// Processes that have ended.
     pub ended: Vec<ProcessId>,
     /// Processes that are another program now.
     pub replaced: Vec<ProcessId>,
@@ -28,7 +27,6 @@ pub struct Follower {
     looks: Looks,
     /// When events were taken last.
     taken: Instant,
-    /// Whether events were lost.
     incomplete: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The guards' view of a target: what can be read of it and of what it stands on, and how often they have objected.
-//! What is too much is decided in the tuner.
+//! The guards' view of a target: what can be read of it and of what it stands on, and how often they have
+//! objected. What is too much is decided in the tuner.
 
 use super::Engine;
 use super::publish::shown_range;
@@ -117,7 +117,8 @@ impl Engine {
         self.note_verdict(&place, &readings, verdict, &format!("{column_family} {name}"))
     }
 
-    /// Counts an objection before an action, and tells of it where it is new; `subject` is what would be acted on.
+    /// Counts an objection before an action, and tells of it where it is new; `subject` is what would be
+    /// acted on.
     fn note_verdict(
         &mut self,
         place: &Place<'_>,
@@ -201,10 +202,11 @@ impl Engine {
         }
     }
 
-    /// Compactions in all databases on the same block device, as the policy counts them; `None` where it counts
-    /// RocksDB's own and this one cannot be asked.
+    /// Compactions in all databases on the same block device, as the policy counts them; `None` where it
+    /// counts RocksDB's own and this one cannot be asked.
     ///
-    /// One slice runs at a time, and none when this is asked: what there may be are slices that nobody saw end.
+    /// One slice runs at a time, and none when this is asked: what there may be are slices that nobody saw
+    /// end.
     fn compactions_on_device_of(&self, target: &Watched, database: &Path) -> Option<u64> {
         let device = device_of(target, database)?;
         let counts_all = self.options.policy.guards.count_rocksdb_compactions;
@@ -229,7 +231,8 @@ impl Engine {
     }
 }
 
-/// What waits to be compacted in the database's column families, as far as probes have seen these and a hook answers.
+/// What waits to be compacted in the database's column families, as far as probes have seen these and a hook
+/// answers.
 fn loads(watched: &Watched, database: &Path) -> Vec<ColumnFamilyLoad> {
     let pointers = watched.identities.all_pointers(database);
     let hook = watched.hook.as_ref().and_then(|hook| hook.try_lock().ok());
@@ -240,8 +243,8 @@ fn loads(watched: &Watched, database: &Path) -> Vec<ColumnFamilyLoad> {
     loads.unwrap_or_default()
 }
 
-/// The readings of all column families: those that no probe has seen are known by the files that they had when these
-/// were last read.
+/// The readings of all column families: those that no probe has seen are known by the files that they had
+/// when these were last read.
 fn family_readings(watched: &Watched, database: &Path, loads: Vec<ColumnFamilyLoad>) -> Vec<FamilyReadings> {
     let evidence = watched.evidence.iter().find(|evidence| Path::new(&evidence.database) == database);
     let files = evidence.map_or(&[][..], |evidence| &evidence.files);

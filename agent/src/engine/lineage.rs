@@ -11,8 +11,8 @@ use tracing::debug;
 
 /// Databases of a target that were found to be checkpoints, with the reason.
 ///
-/// It is remembered for as long as the directory is open in the target: when the other database compacts, or is closed,
-/// nothing may tell of it any more.
+/// It is remembered for as long as the directory is open in the target: when the other database compacts, or
+/// is closed, nothing may tell of it any more.
 #[derive(Debug, Default)]
 pub struct Checkpoints(BTreeMap<Inode, String>);
 
@@ -48,15 +48,16 @@ pub fn read_links(watched: &mut Watched, database: &DatabaseDirectory) -> Vec<u6
     }
 }
 
-/// The SST files of a database that have hard links elsewhere now: a checkpoint may have been made since the last window.
+/// The SST files of a database that have hard links elsewhere now: a checkpoint may have been made since the
+/// last window.
 pub fn linked_files(watched: &Watched, database: &Path) -> BTreeSet<u64> {
     let directory = watched.target.databases.iter().find(|known| known.path == database);
     let read = directory.and_then(|directory| links::read(directory).ok());
     read.map_or_else(BTreeSet::new, |links| links.files.iter().map(|file| file.number).collect())
 }
 
-/// Says of each database that there is evidence of whose its files are, by the links of all databases that are open in
-/// any target.
+/// Says of each database that there is evidence of whose its files are, by the links of all databases that
+/// are open in any target.
 pub fn tell_lineages(roster: &mut Roster) {
     let known: Vec<&Links> = roster.watched.iter().flat_map(|watched| watched.links.values()).collect();
     let mut told = lineages(&known).into_iter();

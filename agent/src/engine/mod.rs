@@ -58,8 +58,8 @@ use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 use watched::Watched;
 
-/// How often records are taken out of the ring buffer and hits are counted while a window is open: what a window can
-/// cost beyond its budget is what comes in that time. Counting takes some microseconds.
+/// How often records are taken out of the ring buffer and hits are counted while a window is open: what a
+/// window can cost beyond its budget is what comes in that time. Counting takes some microseconds.
 const WINDOW_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Processes looked into before windows and commands have their turn again.
@@ -68,7 +68,6 @@ const LOOKS_AT_ONCE: usize = 16;
 /// What an engine is to do.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// The policy.
     pub policy: Policy,
     /// Where it came from, for showing.
     pub policy_path: Option<PathBuf>,
@@ -370,7 +369,8 @@ impl Engine {
         }
     }
 
-    /// Learns what hits cost here where it is time to. What was found out by the former prices holds by the new ones.
+    /// Learns what hits cost here where it is time to. What was found out by the former prices holds by the
+    /// new ones.
     fn learn_prices(&mut self) {
         let Some(Changed { former, current }) = self.prices.learn(&mut self.windows) else { return };
         for watched in &mut self.roster.watched {
@@ -380,8 +380,8 @@ impl Engine {
         }
     }
 
-    /// Counts what the open windows have cost so far and closes those that are over; what they saw is the evidence of
-    /// this cycle.
+    /// Counts what the open windows have cost so far and closes those that are over; what they saw is the
+    /// evidence of this cycle.
     fn close_windows(&mut self, control: &Control, is_over: impl Fn(&Spending) -> bool) {
         let prices = self.prices.in_force();
         let mut results = Vec::new();
@@ -411,8 +411,8 @@ impl Engine {
         }
     }
 
-    /// Closes the window of a process that has ended: what is known of it counts, and there is nothing left to
-    /// plan for.
+    /// Closes the window of a process that has ended: what is known of it counts, and there is nothing left
+    /// to plan for.
     fn end_window(&mut self, process: &ProcessId) {
         for watched in self.roster.watched.iter_mut().filter(|watched| watched.target.process == *process) {
             let Some(window) = watched.window.take() else { continue };
@@ -465,8 +465,8 @@ impl Engine {
         }
     }
 
-    /// Emits what is new in the plan. Only a window brings refusals: those of a target that had none now are still
-    /// in force.
+    /// Emits what is new in the plan. Only a window brings refusals: those of a target that had none now are
+    /// still in force.
     fn emit_plan(&mut self) {
         for target in &self.fresh {
             let refusals = self.plan.refusals.iter().filter(|refusal| refusal.target == *target);
@@ -484,8 +484,8 @@ fn databases(watched: &Watched) -> Vec<DatabaseIdentity> {
     watched.target.databases.iter().map(DatabaseDirectory::identity).collect()
 }
 
-/// Time since a window was last open on a target, nanoseconds; one of an earlier run counts as well, unless something was
-/// still wanted then. `None`: look at once.
+/// Time since a window was last open on a target, nanoseconds; one of an earlier run counts as well, unless
+/// something was still wanted then. `None`: look at once.
 fn since_window_ns(history: &Journal, watched: &Watched) -> Option<u64> {
     watched.since_window_ns().or_else(|| history.since_window_ns(&databases(watched)))
 }

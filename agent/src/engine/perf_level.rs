@@ -1,4 +1,5 @@
-//! The perf level of a target's threads: what it means for the counters, and raising it where the policy says so.
+//! The perf level of a target's threads: what it means for the counters, and raising it where the policy says
+//! so.
 
 use crate::keeper::{Keeper, KeeperError, LEVEL_COUNTS, LEVEL_OUT_OF_BOUNDS};
 use sexton_inspect::facts::{Gap, Target};
@@ -26,8 +27,9 @@ impl PerfLevel {
         PerfLevel { is_wanted, ..PerfLevel::default() }
     }
 
-    /// Looks at a reading, and has the threads raised that are too low. Nothing is written as long as any of what was read
-    /// does not make sense: where one word was read at a wrong address, a byte would be written at one.
+    /// Looks at a reading, and has the threads raised that are too low. Nothing is written as long as any of
+    /// what was read does not make sense: where one word was read at a wrong address, a byte would be written
+    /// at one.
     pub fn take(&mut self, target: &Target, reading: &SentinelReading) {
         self.lowest = reading.perf_level;
         let is_low = reading.levels.iter().any(|level| level.level < LEVEL_COUNTS);

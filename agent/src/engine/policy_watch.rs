@@ -1,5 +1,5 @@
-//! The policy's file while the agent runs: it is read again when it has changed, or when somebody asks. What is no
-//! policy never comes into force; the last good one stays.
+//! The policy's file while the agent runs: it is read again when it has changed, or when somebody asks. What
+//! is no policy never comes into force; the last good one stays.
 
 use crate::policy_file;
 use sexton_tuner::policy::Policy;
@@ -12,7 +12,8 @@ pub struct PolicyWatch {
     path: PathBuf,
     /// The file as it was last read.
     read: Option<Stamp>,
-    /// The file as it was at the last look, where it had not been read yet: an editor may not be done with it.
+    /// The file as it was at the last look, where it had not been read yet: an editor may not be done with
+    /// it.
     changed: Option<Stamp>,
     trouble: Option<Trouble>,
 }
@@ -36,7 +37,6 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// In words.
     pub fn reason(&self) -> &str {
         match self {
             Trouble::Gone(reason) | Trouble::Broken(reason) => reason,
@@ -44,7 +44,6 @@ impl Trouble {
     }
 }
 
-/// What a look found.
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
     /// A policy to put in force.
@@ -54,12 +53,10 @@ pub enum News {
 }
 
 impl PolicyWatch {
-    /// Watches a file.
     pub fn new(path: &Path) -> PolicyWatch {
         PolicyWatch { path: path.to_owned(), read: None, changed: None, trouble: None }
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -69,8 +66,8 @@ impl PolicyWatch {
         self.trouble.as_ref()
     }
 
-    /// Looks at the file; gives what is new, compared with the policy in force. A change is read when it is there at
-    /// two looks in a row, or `at_once`.
+    /// Looks at the file; gives what is new, compared with the policy in force. A change is read when it is
+    /// there at two looks in a row, or `at_once`.
     pub fn look(&mut self, in_force: &Policy, at_once: bool) -> Option<News> {
         let stamp = match stamp(&self.path) {
             Ok(stamp) => stamp,

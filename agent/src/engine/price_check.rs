@@ -1,5 +1,6 @@
-//! What the windows of one target are held against: what the threads that ran into their probes did just before and just
-//! after. The sentinel's readings of the loop tell it, and nothing more is read than is read anyway.
+//! What the windows of one target are held against: what the threads that ran into their probes did just
+//! before and just after. The sentinel's readings of the loop tell it, and nothing more is read than is read
+//! anyway.
 
 use sexton_probe::{SentinelReading, ThreadKey};
 use sexton_tuner::price_correction::{WindowWork, Work};
@@ -25,8 +26,8 @@ struct ClosedWindow {
 }
 
 impl PriceCheck {
-    /// Takes two readings of the loop with no window between them; gives the window before the earlier one, if all of its
-    /// threads are still there.
+    /// Takes two readings of the loop with no window between them; gives the window before the earlier one,
+    /// if all of its threads are still there.
     pub fn take_interval(&mut self, from: &SentinelReading, to: &SentinelReading) -> Option<WindowWork> {
         let closed = self.closed.take();
         self.before.clear();

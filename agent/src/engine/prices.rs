@@ -1,22 +1,21 @@
 //! What hits cost here: learnt before the first window, and again now and then.
 //!
-//! What a machine was busy with while prices were learnt must not stay in them for the life of an agent. So each learning
-//! adds to those before it, of which the least times count.
+//! What a machine was busy with while prices were learnt must not stay in them for the life of an agent. So
+//! each learning adds to those before it, of which the least times count.
 
 use sexton_probe::Windows;
 use sexton_probe::governor::{Calibration, ProbePrices};
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
-/// Time after which prices are learnt again, before the next window: a learning takes some 50 ms of the agent's time, and
-/// this makes it a hundredth of a percent.
+/// Time after which prices are learnt again, before the next window: a learning takes some 50 ms of the
+/// agent's time, and this makes it a hundredth of a percent.
 const LEARN_INTERVAL: Duration = Duration::from_secs(600);
 
-/// Windows before which they are learnt at first, one time each: nothing is followed meanwhile, and on a busy machine
-/// three times at once would be a second.
+/// Windows before which they are learnt at first, one time each: nothing is followed meanwhile, and on a busy
+/// machine three times at once would be a second.
 const LEARNINGS_AT_FIRST: u32 = 3;
 
-/// The prices in force.
 #[derive(Debug, Default)]
 pub struct Prices {
     calibration: Calibration,
@@ -25,12 +24,9 @@ pub struct Prices {
     tries: u32,
 }
 
-/// Prices that have changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Changed {
-    /// Before.
     pub former: ProbePrices,
-    /// Now.
     pub current: ProbePrices,
 }
 
@@ -40,7 +36,8 @@ impl Prices {
         self.learnt.as_ref()
     }
 
-    /// What hits are priced by. Where it could not be learnt, dear prices are assumed: windows are shorter for it.
+    /// What hits are priced by. Where it could not be learnt, dear prices are assumed: windows are shorter
+    /// for it.
     pub fn in_force(&self) -> ProbePrices {
         self.learnt.unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! What earlier runs have left running: actions that are in doubt are asked after, and compactions that nobody waits for
-//! any more are followed until their RocksDB runs none.
+//! What earlier runs have left running: actions that are in doubt are asked after, and compactions that
+//! nobody waits for any more are followed until their RocksDB runs none.
 
 use super::Engine;
 use super::guards::running_compactions;
@@ -10,7 +10,8 @@ use sexton_journal::clock;
 use sexton_tuner::run::{ActionId, End, InDoubt, JobId, Outcome, ProcessId};
 use std::time::Duration;
 
-/// How long the hook of an action in doubt is waited for: a first window brings it in, and a busy node opens that late.
+/// How long the hook of an action in doubt is waited for: a first window brings it in, and a busy node opens
+/// that late.
 const HOOK_WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// What can be said of an action in doubt now.
@@ -19,7 +20,6 @@ enum Fate {
     Open,
     /// It will never be known.
     Unknown,
-    /// The hook's word.
     Ended(Finished),
 }
 
@@ -85,7 +85,8 @@ fn end_of(job: JobId, finished: &Finished) -> End {
     End { duration_seconds: seconds, rests: outcome == Outcome::Done, ..end }
 }
 
-/// Whether a compaction that failed so may run on: the hook could not be heard any more, or it would not be stopped.
+/// Whether a compaction that failed so may run on: the hook could not be heard any more, or it would not be
+/// stopped.
 pub fn may_run_on(error: &ExecuteError) -> bool {
     matches!(
         error,

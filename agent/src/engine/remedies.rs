@@ -15,7 +15,6 @@ use std::path::Path;
 use std::time::Instant;
 use tracing::{debug, info, warn};
 
-/// What is acted on.
 struct Subject<'a> {
     kind: ActionKind,
     target: &'a str,
@@ -24,7 +23,6 @@ struct Subject<'a> {
 }
 
 impl Engine {
-    /// Flushes a column family.
     pub(super) fn flush(&mut self, flush: &Flush, control: &mut Control) {
         let subject = Subject {
             kind: ActionKind::Flush(flush.clone()),
@@ -52,8 +50,8 @@ impl Engine {
         control.publish(self.snapshot());
     }
 
-    /// Sets an option of a column family. The value that was in force stands in the history, and is put back when the
-    /// option is not wanted any more.
+    /// Sets an option of a column family. The value that was in force stands in the history, and is put back
+    /// when the option is not wanted any more.
     pub(super) fn set_options(&mut self, set: &SetOptions, control: &mut Control) {
         let subject = Subject {
             kind: ActionKind::ChangeSetting(SettingChange::Option(set.clone())),
@@ -93,8 +91,8 @@ impl Engine {
         control.publish(self.snapshot());
     }
 
-    /// What is to be remembered of an option. `None` where it is set already, or its value is not the one any more
-    /// that the plan knows of: then the next plan knows.
+    /// What is to be remembered of an option. `None` where it is set already, or its value is not the one any
+    /// more that the plan knows of: then the next plan knows.
     fn option_record(&mut self, set: &SetOptions) -> Option<OptionRecord> {
         let watched = self.watched_mut(&set.target)?;
         let record = OptionRecord {

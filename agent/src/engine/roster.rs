@@ -23,14 +23,13 @@ const LOST_MAX: usize = 32;
 /// Errors remembered so that they are told of once; beyond that none is told.
 const TOLD_MAX: usize = 256;
 
-/// A sweep is followed by a pause this many times as long, so that on a node with very many processes it takes
-/// one part in two hundred of a core at most.
+/// A sweep is followed by a pause this many times as long, so that on a node with very many processes it
+/// takes one part in two hundred of a core at most.
 const PAUSE_FOR_SWEEP: u32 = 200;
 
 /// What a look into one process gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// A target, watched now.
     Found {
         /// Whether it was not watched before.
         is_new: bool,
@@ -61,7 +60,6 @@ struct Refusal {
 
 /// What is left of a target that has gone.
 pub struct Gone {
-    /// Its name.
     pub name: String,
     /// The window that was open on it.
     pub window: Option<OpenWindow>,
@@ -80,9 +78,7 @@ pub struct Roster {
     inspector: Inspector,
     /// Processes asked for by pid; empty: the policy's match decides.
     pids: Vec<u32>,
-    /// Targets being watched.
     pub watched: Vec<Watched>,
-    /// Targets that have gone.
     pub lost: Vec<Lost>,
     gone: Vec<Gone>,
     /// Targets that cannot be watched: not tried again, said once.
@@ -123,7 +119,8 @@ impl Roster {
         self.pids.is_empty() || self.pids.contains(&pid)
     }
 
-    /// Whether the process of the target in this slot is watched in another slot too: it has two copies of RocksDB.
+    /// Whether the process of the target in this slot is watched in another slot too: it has two copies of
+    /// RocksDB.
     pub fn shares_process(&self, slot: Slot) -> bool {
         let process = self.watched.iter().find(|watched| watched.slot == slot).map(|it| it.target.process);
         self.watched.iter().filter(|watched| Some(watched.target.process) == process).count() > 1
@@ -195,7 +192,8 @@ impl Roster {
         self.let_go(sentinel, |watched, _| watched.target.process == *process)
     }
 
-    /// Another policy is in force: targets that it does not match are let go, the others follow it from now on.
+    /// Another policy is in force: targets that it does not match are let go, the others follow it from now
+    /// on.
     pub fn take_policy(&mut self, policy: &Policy, sentinel: &mut Sentinel) {
         self.let_go(sentinel, |watched, _| {
             let target = &watched.target;

@@ -1,5 +1,5 @@
-//! One slice under guard: between two polls of it somebody watches. It is paused, goes on in halves, or is given up, as the
-//! guards say.
+//! One slice under guard: between two polls of it somebody watches. It is paused, goes on in halves, or is
+//! given up, as the guards say.
 
 use super::control::{Control, POLL_INTERVAL};
 use super::evidence::read_files;
@@ -37,8 +37,8 @@ pub struct Ran {
     pub pauses: u32,
     /// The guard that it was given up for.
     pub given_up_for: Option<GuardRefusal>,
-    /// Bytes that were written and are in no list of files, neither before nor after: what was flushed first, and what
-    /// parts had written when they were stopped.
+    /// Bytes that were written and are in no list of files, neither before nor after: what was flushed first,
+    /// and what parts had written when they were stopped.
     pub bytes_transient: u64,
 }
 
@@ -64,7 +64,8 @@ impl Watch<'_> {
 }
 
 impl Engine {
-    /// Runs a slice to its end, through pauses and in halves where guards want it. `run` compacts one part of it.
+    /// Runs a slice to its end, through pauses and in halves where guards want it. `run` compacts one part of
+    /// it.
     pub(super) fn run_slice(&mut self, compact: &CompactRange, id: ActionId, control: &mut Control) -> Ran {
         let pid = self.watched_mut(&compact.target).map(|watched| watched.target.process.pid);
         let mut parts = VecDeque::from([compact.range.clone()]);
@@ -154,8 +155,8 @@ impl Engine {
         }
     }
 
-    /// Drives a part of a slice to its end. Meanwhile commands are heard, processes are followed and the guards look on;
-    /// gives what they said as well.
+    /// Drives a part of a slice to its end. Meanwhile commands are heard, processes are followed and the
+    /// guards look on; gives what they said as well.
     pub(super) fn drive(
         &mut self,
         executor: &mut dyn Executor,
@@ -188,7 +189,8 @@ impl Engine {
             self.follower.wait(patience);
             self.follow(control);
             control.take_commands();
-            // Guards have had their say before it began; what cannot be stopped could only be begun a second time.
+            // Guards have had their say before it began; what cannot be stopped could only be begun a second
+            // time.
             if course == Course::Go && executor.can_stop() {
                 course = self.look_after(&mut watch);
             }
@@ -295,9 +297,9 @@ fn written_since(pid: Option<u32>, before: Option<u64>) -> Option<u64> {
     Some(written_bytes(pid)?.saturating_sub(before?))
 }
 
-/// What a part wrote that is in no list of files. RocksDB throws away what a job has written when it is stopped, and
-/// says nothing of it: that is at most what the process has written meanwhile, and at most the price; that, where
-/// nothing is known.
+/// What a part wrote that is in no list of files. RocksDB throws away what a job has written when it is
+/// stopped, and says nothing of it: that is at most what the process has written meanwhile, and at most the
+/// price; that, where nothing is known.
 fn bytes_transient(outcome: &JobOutcome, written: Option<u64>, cost_bytes: u64) -> u64 {
     let flushed = outcome.bytes_flushed;
     match outcome.end {

@@ -1,8 +1,8 @@
 //! What probes have cost one target, and when its windows may open and have to close: its governor, with a
 //! clock.
 //!
-//! What comes in is what hits cost by the learnt prices. What is kept, charged and shown is that times what the target's
-//! own counters have said of these prices so far.
+//! What comes in is what hits cost by the learnt prices. What is kept, charged and shown is that times what
+//! the target's own counters have said of these prices so far.
 
 use crate::snapshot::ProbeView;
 use sexton_probe::ProbeHits;
@@ -133,8 +133,8 @@ impl Spending {
         self.governor.is_spent() || self.open.is_none_or(|open| self.now_ns() >= open.until_ns)
     }
 
-    /// The window has closed; its hits and what they cost by the learnt prices, or, where they could not be counted at
-    /// the end, what they had cost before.
+    /// The window has closed; its hits and what they cost by the learnt prices, or, where they could not be
+    /// counted at the end, what they had cost before.
     pub fn end_window(&mut self, counted: Option<(&ProbeHits, u64)>) {
         let Some(open) = self.open else { return };
         // Taking the probes away lasts, and the hits come to an end somewhere in it: what a window costs per

@@ -1,9 +1,9 @@
-//! Options that are set in targets are kept while they are wanted and put back when they are not: when they did not
-//! help, when the policy does not allow them any more, when the agent ends.
+//! Options that are set in targets are kept while they are wanted and put back when they are not: when they
+//! did not help, when the policy does not allow them any more, when the agent ends.
 //!
-//! The hook puts them back by itself once it has not heard of the agent for a while, so it is told now and then that
-//! there is one. What is in force is read from the database's own OPTIONS file, never assumed: somebody else may
-//! have set it meanwhile.
+//! The hook puts them back by itself once it has not heard of the agent for a while, so it is told now and
+//! then that there is one. What is in force is read from the database's own OPTIONS file, never assumed:
+//! somebody else may have set it meanwhile.
 
 use super::Engine;
 use super::evidence::connect_hook;
@@ -73,8 +73,8 @@ impl Engine {
         }
     }
 
-    /// An option that the hook does not know of any more: it was put back when the hook had not heard of the agent for
-    /// too long, or its database was closed.
+    /// An option that the hook does not know of any more: it was put back when the hook had not heard of the
+    /// agent for too long, or its database was closed.
     fn settle_lost(&mut self, record: &OptionRecord) {
         let Some(watched) = watched_of(&mut self.roster.watched, record) else { return };
         match value_in_force(watched, record) {

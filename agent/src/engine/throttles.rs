@@ -1,7 +1,8 @@
 //! Throttles: reading what is in force, setting what is wanted, and trying again what has failed.
 //!
-//! What is to be done about one is decided in [`sexton_tuner::throttle`]. A throttle that fails is one action for as long
-//! as it does: its first try begins it, and what ends it is that the value is in force, or not wanted any more.
+//! What is to be done about one is decided in [`sexton_tuner::throttle`]. A throttle that fails is one action
+//! for as long as it does: its first try begins it, and what ends it is that the value is in force, or not
+//! wanted any more.
 
 use super::{Control, Engine};
 use sexton_execute::{SettingTask, Task, ThrottleTask};
@@ -15,8 +16,8 @@ use std::time::Instant;
 use tracing::debug;
 
 impl Engine {
-    /// Reads the values in force where that is due, and ends failures that nobody minds any more: before each plan, which
-    /// then knows what has to be set.
+    /// Reads the values in force where that is due, and ends failures that nobody minds any more: before each
+    /// plan, which then knows what has to be set.
     pub(super) fn tend_throttles(&mut self, control: &mut Control) {
         if !self.history.is_writable() {
             return;
@@ -114,7 +115,8 @@ impl Engine {
         }
     }
 
-    /// The action that a try belongs to: the one that is failing, or a new one. `None`: it cannot be written down.
+    /// The action that a try belongs to: the one that is failing, or a new one. `None`: it cannot be written
+    /// down.
     fn action_of(&mut self, key: &ThrottleKey, setting: &ThrottleSetting) -> Option<ActionId> {
         let failing = self.known_throttle(key).failure.filter(|failure| failure.is_of(setting));
         let failing =
@@ -141,7 +143,8 @@ impl Engine {
         self.note_throttle(key, known);
     }
 
-    /// Ends the failures of all throttles but these: their target has gone, or the policy wants something else now.
+    /// Ends the failures of all throttles but these: their target has gone, or the policy wants something
+    /// else now.
     fn give_up_all_but(&mut self, minded: &BTreeSet<(String, String)>) {
         let failing =
             self.throttles.iter().filter(|(name, known)| known.failure.is_some() && !minded.contains(*name));

@@ -1,5 +1,5 @@
-//! Whether actions helped: what was promised beside what the next window shows, and back-offs that a released snapshot
-//! ends.
+//! Whether actions helped: what was promised beside what the next window shows, and back-offs that a released
+//! snapshot ends.
 
 use super::Engine;
 use super::guards::properties;
@@ -75,8 +75,8 @@ impl Engine {
         self.history.verify(id, verification);
     }
 
-    /// Ends the back-off of ranges whose tombstones a snapshot kept that is held no more: from here on only the
-    /// cooldown counts.
+    /// Ends the back-off of ranges whose tombstones a snapshot kept that is held no more: from here on only
+    /// the cooldown counts.
     pub(super) fn lift_pins(&mut self) {
         for watched in &mut self.roster.watched {
             let pins = std::mem::take(&mut watched.pins);

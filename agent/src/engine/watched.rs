@@ -33,13 +33,12 @@ use tracing::debug;
 /// Pins remembered of one target: ranges that were tried while a snapshot was held.
 const PINS_MAX: usize = 256;
 
-/// Pauses after actions that failed, and after tries to bring the hook in: some of it is over in seconds, and what is
-/// wrong in a target for longer is put right by people.
+/// Pauses after actions that failed, and after tries to bring the hook in: some of it is over in seconds, and
+/// what is wrong in a target for longer is put right by people.
 const BACK_OFF: BackOff = BackOff { first_seconds: 5, longest_seconds: 10 * 60 };
 
 /// A target, the policy's entry for it, and all that was read of it.
 pub struct Watched {
-    /// The target's facts.
     pub target: Target,
     /// The policy's entry that matched.
     pub entry: TargetPolicy,
@@ -75,10 +74,11 @@ pub struct Watched {
     pub hook: Option<SharedHook>,
     /// What the guards have said.
     pub guards: GuardLedger,
-    /// What operations waited for in the windows so far, the last ones counting most: what a slice's latencies are
-    /// compared with.
+    /// What operations waited for in the windows so far, the last ones counting most: what a slice's
+    /// latencies are compared with.
     pub latencies: Latencies,
-    /// What tombstones and block reads cost its readers, as learnt so far, over all its databases: for showing.
+    /// What tombstones and block reads cost its readers, as learnt so far, over all its databases: for
+    /// showing.
     pub costs: CostFit,
     /// The same of each database by itself: what others lose changes nothing of what it is charged.
     pub database_costs: BTreeMap<PathBuf, CostFit>,
@@ -101,11 +101,8 @@ pub struct Watched {
 /// A range whose tombstones outlived a compaction because of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
-    /// Database directory.
     pub database: PathBuf,
-    /// Column family.
     pub column_family: String,
-    /// Keys.
     pub range: KeyRange,
     /// Sequence number of the oldest snapshot then; a later oldest one means that it was released.
     pub sequence: u64,
@@ -197,15 +194,14 @@ impl Watched {
         self.connects.may_try(BACK_OFF, Timestamp::now())
     }
 
-    /// A hook answers.
     pub fn note_connected(&mut self, hook: HookClient) {
         self.hook = Some(Arc::new(Mutex::new(hook)));
         self.hook_gap = None;
         self.connects.succeed();
     }
 
-    /// No hook answers, and why. What has taken some doing, in the target or here, is not tried again at once. It is a gap
-    /// where one `is_wanted`.
+    /// No hook answers, and why. What has taken some doing, in the target or here, is not tried again at
+    /// once. It is a gap where one `is_wanted`.
     pub fn note_not_connected(&mut self, error: &ExecuteError, is_wanted: bool) {
         let mut reason = error.to_string();
         if error.is_worth_a_pause() {
@@ -219,8 +215,8 @@ impl Watched {
         self.hook_gap = is_wanted.then(|| Gap { what, reason, remedy: error.remedy() });
     }
 
-    /// Takes a reading of the sentinel as the end of an interval. Where there is no sentinel, or the counters that it
-    /// reads stand still, the interval is that of the last window.
+    /// Takes a reading of the sentinel as the end of an interval. Where there is no sentinel, or the counters
+    /// that it reads stand still, the interval is that of the last window.
     pub fn take_reading(&mut self, reading: SentinelReading) {
         self.perf_level.take(&self.target, &reading);
         if self.perf_level.raised_threads() > 0 {
@@ -268,8 +264,8 @@ impl Watched {
         self.price_check.lose();
     }
 
-    /// Adds a window to the target's sums; `closing` is the sentinel's reading at its end, and `learnt_cost_ns` what its
-    /// hits cost by the learnt prices.
+    /// Adds a window to the target's sums; `closing` is the sentinel's reading at its end, and
+    /// `learnt_cost_ns` what its hits cost by the learnt prices.
     pub fn take_window(&mut self, result: &WindowResult, closing: SentinelReading, learnt_cost_ns: u64) {
         self.price_check.take_window(&self.last, &closing, &result.threads, learnt_cost_ns);
         let window = &result.window;

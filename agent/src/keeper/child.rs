@@ -1,11 +1,12 @@
-//! The keeper: a process that writes the perf level of threads and puts it back when nobody wants it any more.
+//! The keeper: a process that writes the perf level of threads and puts it back when nobody wants it any
+//! more.
 //!
-//! It must outlive the agent by the moment that takes, so signals that end a whole group or service pass it by; it ends
-//! with its standard input. It keeps the one capability that reaches into the target.
+//! It must outlive the agent by the moment that takes, so signals that end a whole group or service pass it
+//! by; it ends with its standard input. It keeps the one capability that reaches into the target.
 //!
-//! A thread is written to only right after it was seen alive under the same start time, with the level that is
-//! noted as its former one. Between the two a thread could end; its block stays allocated until its stack is
-//! used for another thread, whose own level is RocksDB's default, the value that is written.
+//! A thread is written to only right after it was seen alive under the same start time, with the level that
+//! is noted as its former one. Between the two a thread could end; its block stays allocated until its stack
+//! is used for another thread, whose own level is RocksDB's default, the value that is written.
 
 use super::request::Request;
 use super::{LEVEL_COUNTS, LEVEL_OFF};
@@ -22,8 +23,8 @@ use tracing::{debug, warn};
 /// Hidden subcommand of the agent's binary that runs [`main`].
 pub const CHILD_SUBCOMMAND: &str = "internal-keep-perf-level";
 
-/// How long it is looked at again what was put back. An operation that saved the raised level when it began and restores it
-/// when it ends brings it back: seconds cover the longest lists there are.
+/// How long it is looked at again what was put back. An operation that saved the raised level when it began
+/// and restores it when it ends brings it back: seconds cover the longest lists there are.
 const SETTLE_TIME: Duration = Duration::from_secs(3);
 
 /// How often it is looked at meanwhile.
@@ -105,8 +106,8 @@ impl Kept {
         }
     }
 
-    /// Writes `level` unless what is there is to stay; gives what was there before. It is noted first: whatever
-    /// comes after the writing, it is known what to put back.
+    /// Writes `level` unless what is there is to stay; gives what was there before. It is noted first:
+    /// whatever comes after the writing, it is known what to put back.
     fn swap_unless(
         &mut self,
         byte: &Byte,
@@ -122,8 +123,8 @@ impl Kept {
         Ok(Some(former))
     }
 
-    /// Gives each thread that lives its own former level, unless the program has set another one meanwhile; and again
-    /// for some time, where an operation under way restores the raised one.
+    /// Gives each thread that lives its own former level, unless the program has set another one meanwhile;
+    /// and again for some time, where an operation under way restores the raised one.
     fn put_back(&self, settle_time: Duration) {
         let until = Instant::now() + settle_time;
         while !self.former.is_empty() && is_alive(&self.process) {

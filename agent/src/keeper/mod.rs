@@ -1,13 +1,13 @@
 //! Raising the perf level of a target's threads, and putting it back whatever happens to the agent.
 //!
-//! RocksDB counts only in threads whose thread-local `rocksdb::perf_level` is at least `kEnableCount`, which is its
-//! own default; some programs turn it off. Where the policy says `raise_perf_level: true`, that one byte is
-//! written. The writing is done by a process of its own, the keeper ([`child`]): it notes the former value before it
-//! writes, and when its standard input ends, because the agent stops watching or was killed, it puts back what still is
-//! as it wrote it, and ends.
+//! RocksDB counts only in threads whose thread-local `rocksdb::perf_level` is at least `kEnableCount`, which
+//! is its own default; some programs turn it off. Where the policy says `raise_perf_level: true`, that one
+//! byte is written. The writing is done by a process of its own, the keeper ([`child`]): it notes the former
+//! value before it writes, and when its standard input ends, because the agent stops watching or was killed,
+//! it puts back what still is as it wrote it, and ends.
 //!
-//! The level is raised for as long as the target is watched, not only in windows: without counters the sentinel would see
-//! no pain, and so no window would ever be opened for it.
+//! The level is raised for as long as the target is watched, not only in windows: without counters the
+//! sentinel would see no pain, and so no window would ever be opened for it.
 //!
 //! Invariant: nothing but this byte is ever written into a target.
 
@@ -28,22 +28,22 @@ use thiserror::Error;
 /// Perf level at which RocksDB counts and does not measure time (`kEnableCount`), its own default.
 pub const LEVEL_COUNTS: u8 = 2;
 
-/// `kDisable`: the only level that is raised. One that RocksDB does not have is not a level but another byte, read at a wrong
-/// address.
+/// `kDisable`: the only level that is raised. One that RocksDB does not have is not a level but another byte,
+/// read at a wrong address.
 pub const LEVEL_OFF: u8 = 1;
 
 /// `kOutOfBounds` of the newest versions: every level is below. None is zero: `kUninitialized` cannot be set.
 pub const LEVEL_OUT_OF_BOUNDS: u8 = 7;
 
-/// How often one thread's level is raised. An operation under way may restore the level that it had saved, some times
-/// in a row by chance; a program that turns it off again and again does so on purpose.
+/// How often one thread's level is raised. An operation under way may restore the level that it had saved,
+/// some times in a row by chance; a program that turns it off again and again does so on purpose.
 const ATTEMPTS_MAX: u32 = 10;
 
 /// Threads that are kept account of: more than a process has; beyond it none is raised.
 const THREADS_MAX: usize = 65_536;
 
-/// How long a keeper whose target has gone may take to end. Where the target lives it stays some seconds to look
-/// after what it has put back, and nobody waits for it.
+/// How long a keeper whose target has gone may take to end. Where the target lives it stays some seconds to
+/// look after what it has put back, and nobody waits for it.
 const END_WAIT_MAX: Duration = Duration::from_millis(200);
 
 /// How often it is asked whether it has ended.
@@ -54,16 +54,10 @@ const END_POLL: Duration = Duration::from_millis(5);
 pub enum KeeperError {
     /// The keeper could not be started.
     #[error("the keeper of the perf level cannot be started: {source}")]
-    Start {
-        /// What the system said.
-        source: io::Error,
-    },
+    Start { source: io::Error },
     /// It has ended, or does not take requests.
     #[error("the keeper of the perf level does not answer: {source}")]
-    Lost {
-        /// What the system said.
-        source: io::Error,
-    },
+    Lost { source: io::Error },
 }
 
 impl KeeperError {
@@ -92,9 +86,6 @@ pub struct Keeper {
 
 impl Keeper {
     /// Starts the keeper of one process.
-    ///
-    /// # Errors
-    /// [`KeeperError::Start`].
     pub fn start(process: ProcessId) -> Result<Keeper, KeeperError> {
         let start = || {
             let mut command = Command::new("/proc/self/exe");
@@ -110,11 +101,8 @@ impl Keeper {
         start().map_err(|source| KeeperError::Start { source })
     }
 
-    /// Has all of these threads raised that are too low and have not been asked for too often. Whether it worked shows in
-    /// the next reading.
-    ///
-    /// # Errors
-    /// [`KeeperError::Lost`].
+    /// Has all of these threads raised that are too low and have not been asked for too often. Whether it
+    /// worked shows in the next reading.
     pub fn raise(&mut self, levels: &[ThreadLevel]) -> Result<(), KeeperError> {
         self.forget_the_ended(levels);
         for level in levels.iter().filter(|level| level.level == LEVEL_OFF) {

@@ -2,7 +2,6 @@
 
 use sexton_probe::ThreadLevel;
 
-/// "Raise this thread's level."
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Thread id in the agent's pid namespace.

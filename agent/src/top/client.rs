@@ -26,7 +26,6 @@ pub enum TopError {
     /// Not a URL of an agent.
     #[error("{url:?} is no URL of an agent")]
     Url { url: String },
-    /// Nothing answers there.
     #[error("no agent answers at {url}: {source}")]
     Unreachable { url: String, source: Box<ureq::Error> },
     /// Something answers that is no agent of this version.
@@ -67,7 +66,6 @@ impl From<TopError> for Failure {
 pub struct Picture {
     /// When the agent made it, RFC 3339.
     pub at: String,
-    /// Loops it has completed.
     pub cycles: u64,
     pub targets: Vec<TargetView>,
     /// Ranked ranges of all targets, most pain relieved per byte first.
@@ -90,7 +88,6 @@ struct Ranges {
     ranges: Vec<RangeView>,
 }
 
-/// A page of events.
 #[derive(Debug, Deserialize)]
 pub struct EventsPage {
     /// Id of the oldest event that the agent still has at hand.
@@ -99,7 +96,6 @@ pub struct EventsPage {
     pub events: Vec<Event>,
 }
 
-/// Asks one agent.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: Agent,
@@ -109,9 +105,6 @@ pub struct Client {
 
 impl Client {
     /// A client for `url`: `http://HOST:PORT`, with or without the scheme. Nothing is asked yet.
-    ///
-    /// # Errors
-    /// [`TopError::Url`].
     pub fn new(url: &str) -> Result<Client, TopError> {
         let authority = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/');
         let is_plain = |uri: &Uri| {
@@ -152,9 +145,6 @@ impl Client {
     }
 
     /// The events with a greater id than `since`, as many as the agent gives at a time.
-    ///
-    /// # Errors
-    /// As [`Client::picture`].
     pub fn events(&self, since: u64) -> Result<EventsPage, TopError> {
         self.get(&format!("/api/v1/events?since={since}"))
     }

@@ -14,7 +14,8 @@ use sexton_tuner::words::bytes;
 const PLAIN_COLUMNS: u16 = 132;
 /// Lines of a frame that is printed: beyond them something is wrong with the agent, or with the reader.
 const PLAIN_LINES_MAX: u16 = 2_000;
-/// From this width on the exact totals have room beside the figures per seek, and databases beside column families.
+/// From this width on the exact totals have room beside the figures per seek, and databases beside column
+/// families.
 const WIDE_COLUMNS: u16 = 112;
 /// Characters of a database's directory that are shown; of a longer one the end, by which it is known.
 const DATABASE_COLUMNS: u16 = 24;
@@ -70,8 +71,8 @@ struct Sections {
 }
 
 impl Sections {
-    /// Divides `area` for so many targets, ranges and lines of gaps. Where there is not room for all, targets and gaps
-    /// get a third and a quarter, and ranges the rest.
+    /// Divides `area` for so many targets, ranges and lines of gaps. Where there is not room for all, targets
+    /// and gaps get a third and a quarter, and ranges the rest.
     fn new(area: Rect, lines: [usize; 3]) -> Sections {
         let body = area.height.saturating_sub(2);
         let [mut targets, ranges, mut gaps] = lines.map(section_lines);

@@ -1,15 +1,15 @@
 //! From counters to rates: what happened between pictures of one target.
 //!
-//! An agent publishes counters that only grow. A rate is the difference of two of them; where a counter fell, or the
-//! name stands for another process, the agent or the target began anew, and so does the history. Pure.
+//! An agent publishes counters that only grow. A rate is the difference of two of them; where a counter fell,
+//! or the name stands for another process, the agent or the target began anew, and so does the history. Pure.
 
 use super::client::Picture;
 use crate::snapshot::TargetView;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{HashMap, VecDeque};
 
-/// Span over which the sentinel's totals are turned into rates: two of the engine's usual cycles, so that a picture
-/// made twice within a cycle does not show as standstill.
+/// Span over which the sentinel's totals are turned into rates: two of the engine's usual cycles, so that a
+/// picture made twice within a cycle does not show as standstill.
 const TOTALS_SPAN: SignedDuration = SignedDuration::from_secs(10);
 
 /// Span over which windows are turned into rates: windows are rarer than cycles.
@@ -50,7 +50,8 @@ pub struct History {
 }
 
 impl History {
-    /// Takes in a picture. One that is no newer than the last adds nothing; targets that are not in it are forgotten.
+    /// Takes in a picture. One that is no newer than the last adds nothing; targets that are not in it are
+    /// forgotten.
     pub fn take(&mut self, picture: &Picture) {
         let Ok(at) = picture.at.parse::<Timestamp>() else { return };
         self.samples.retain(|name, _| picture.targets.iter().any(|target| target.name == *name));
@@ -129,8 +130,8 @@ mod tests {
     use proptest::prelude::*;
     use sexton_tuner::evidence::Counters;
 
-    /// A picture `second` seconds after some moment, of one target that has skipped so many tombstones in all, of
-    /// them a tenth in windows of half a second a second.
+    /// A picture `second` seconds after some moment, of one target that has skipped so many tombstones in
+    /// all, of them a tenth in windows of half a second a second.
     fn picture(second: i64, tombstones: u64, windows: u64) -> Picture {
         let counters = |tombstones| Counters {
             tombstones_skipped: tombstones,

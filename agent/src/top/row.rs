@@ -11,7 +11,6 @@ pub struct Report {
     pub at: String,
     /// Loops the agent has completed.
     pub cycles: u64,
-    /// URL of the agent.
     pub source: String,
     /// One entry a target, in the order of the table.
     pub targets: Vec<Row>,
@@ -24,7 +23,6 @@ pub struct Report {
 pub struct Row {
     /// Name, `java-4711`.
     pub name: String,
-    /// Process id.
     pub pid: u32,
     /// `watching`, `armed`, `blind` or `lost`.
     pub state: TargetState,

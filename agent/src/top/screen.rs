@@ -1,4 +1,5 @@
-//! The terminal: raw mode and the alternate screen, given back when a [`Screen`] is dropped, and before a panic is printed.
+//! The terminal: raw mode and the alternate screen, given back when a [`Screen`] is dropped, and before a
+//! panic is printed.
 
 use super::frame::draw;
 use super::state::State;
@@ -16,9 +17,6 @@ pub struct Screen(Terminal<CrosstermBackend<Stdout>>);
 
 impl Screen {
     /// Takes over the terminal, which must be one.
-    ///
-    /// # Errors
-    /// What the terminal says.
     pub fn enter() -> Result<Screen> {
         // A panic's message would be lost on the alternate screen.
         let next = std::panic::take_hook();
@@ -34,10 +32,6 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Draws a frame.
-    ///
-    /// # Errors
-    /// What the terminal says.
     pub fn draw(&mut self, state: &State) -> Result<()> {
         self.0.draw(|frame| draw(state, frame.area(), frame.buffer_mut())).map(drop)
     }

@@ -9,14 +9,11 @@ use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 /// What the targets are ordered by, the greatest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
-    /// Seek pain.
     #[default]
     Pain,
     /// Seeks a second.
     Seeks,
-    /// Tombstones per seek.
     Tombstones,
-    /// Misses per seek.
     Misses,
     /// Name, in order of the alphabet.
     Name,
@@ -33,7 +30,6 @@ impl Sort {
         }
     }
 
-    /// In words.
     pub fn name(self) -> &'static str {
         match self {
             Sort::Pain => "pain",
@@ -48,7 +44,6 @@ impl Sort {
 /// Everything a frame is made of.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// URL of the agent.
     pub source: String,
     /// The order of the targets.
     pub sort: Sort,
@@ -86,7 +81,6 @@ impl State {
         }
     }
 
-    /// A key was pressed.
     pub fn press(&mut self, key: impl Into<KeyEvent>) {
         let key: KeyEvent = key.into();
         match key.code {
@@ -160,7 +154,6 @@ impl State {
         ranges
     }
 
-    /// Everything, for scripts.
     pub fn report(&self) -> Report {
         Report {
             at: self.picture.at.clone(),

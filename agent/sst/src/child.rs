@@ -29,7 +29,6 @@ use std::time::Duration;
 /// Attempts at opening: the target may replace its MANIFEST, or make or drop a column family, between
 /// two steps of one attempt.
 const OPEN_ATTEMPTS_MAX: u32 = 4;
-/// Pause between two attempts.
 const OPEN_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Levels that are opened at least: RocksDB's default.
 const LEVELS_MIN: i32 = 7;

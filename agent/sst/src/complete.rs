@@ -47,7 +47,6 @@ pub struct Completion {
 }
 
 impl PropertiesCache {
-    /// Number of files remembered.
     pub fn len(&self) -> usize {
         self.by_number.len()
     }

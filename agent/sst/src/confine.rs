@@ -9,8 +9,8 @@ use sexton_sandbox::{Files, Limits, Sandbox, SandboxError};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// What the child may use. A MANIFEST of 65,536 files takes well under a second; memory goes to its own code, RocksDB's
-/// caches and threads, and some 1 KiB per SST file; RocksDB is told to keep 20 files open.
+/// What the child may use. A MANIFEST of 65,536 files takes well under a second; memory goes to its own code,
+/// RocksDB's caches and threads, and some 1 KiB per SST file; RocksDB is told to keep 20 files open.
 const LIMITS: Limits =
     Limits { processor_time_seconds: 10, address_space_bytes: 2 << 30, open_files: 256, has_children: true };
 

@@ -18,9 +18,7 @@ pub const KEY_BYTES_MAX: usize = 1024;
 /// A column family of a database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ColumnFamily {
-    /// Its name.
     pub name: String,
-    /// Name of its comparator.
     pub comparator: String,
     /// The order of its keys; `None` where the comparator is not known, and then none of its files is read.
     pub order: Option<Order>,
@@ -36,7 +34,7 @@ pub struct DatabaseFiles {
     pub column_families: Vec<ColumnFamily>,
     /// Live SST files of the column families with a known comparator. `smallest` and `largest` are in
     /// bytewise order even where the column family's own order is the reverse; keys longer than
-    /// [`KEY_BYTES_MAX`] are cut to a bound. `entries` and `deletions` are zero until [`super::complete`] fills
-    /// them in.
+    /// [`KEY_BYTES_MAX`] are cut to a bound. `entries` and `deletions` are zero until [`super::complete`]
+    /// fills them in.
     pub files: Vec<SstFile>,
 }

@@ -50,32 +50,19 @@ pub struct TableProperties {
 /// Why a file's properties could not be read.
 #[derive(Debug, Error)]
 pub enum PropertiesError {
-    /// Reading failed.
     #[error("cannot read {length} bytes at offset {offset}: {source}")]
     Read {
-        /// Offset in the file.
         offset: u64,
         /// Bytes wanted.
         length: u64,
-        /// What the system said.
         source: std::io::Error,
     },
     /// The bytes at this offset are not what the format says.
     #[error("damaged at offset {offset}: {what}")]
-    Damaged {
-        /// Offset in the file.
-        offset: u64,
-        /// What is wrong.
-        what: &'static str,
-    },
+    Damaged { offset: u64, what: &'static str },
     /// A table of another kind or of a version that came after this code.
     #[error("not a block-based table that can be read: {what} {value:#x}")]
-    Unsupported {
-        /// Which field said so.
-        what: &'static str,
-        /// Its value.
-        value: u64,
-    },
+    Unsupported { what: &'static str, value: u64 },
 }
 
 /// Bytes at an offset: a file, or a slice in tests.

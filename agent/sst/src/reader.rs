@@ -28,7 +28,6 @@ pub struct Reader {
 }
 
 impl Default for Reader {
-    /// The running executable itself.
     fn default() -> Reader {
         Reader { executable: sexton_sandbox::own_executable(), time_limit: TIME_LIMIT }
     }

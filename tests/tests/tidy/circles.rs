@@ -9,7 +9,6 @@ use super::source::{self, Source, is_comment};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Circles that are left.
 const CIRCLES_MAX: usize = 30;
 
 /// A module by its names from the crate's root.

@@ -31,8 +31,8 @@ fn only_names(line: &str) -> bool {
         || (indent(line) == 0 && line.starts_with("impl"))
 }
 
-/// The items of `sources` that no line of production code or of the demo, the benchmarks and the end-to-end tests
-/// names but the one that defines them.
+/// The items of `sources` that no line of production code or of the demo, the benchmarks and the end-to-end
+/// tests names but the one that defines them.
 fn unused(sources: &[Source], users: &[Source]) -> Vec<String> {
     let mut items: Vec<(&str, &str, usize)> = Vec::new();
     let mut uses: HashMap<&str, usize> = HashMap::new();

@@ -1,8 +1,10 @@
-//! What `make lint` asks of the tree as a whole: limits of length, words, a code map that is true, commands of the
-//! README that exist, items that somebody uses, no circles of files, and those invariants that a text can show.
+//! What `make lint` asks of the tree as a whole: limits of length, words, a code map that is true, commands
+//! of the README that exist, items that somebody uses, no circles of files, and those invariants that a text
+//! can show.
 //!
-//! Each rule is a function from texts to complaints, with a test that shows a text it refuses. The sources are
-//! formatted by rustfmt, which `make lint` checks first: so an item ends where a brace stands at its own indent.
+//! Each rule is a function from texts to complaints, with a test that shows a text it refuses. The sources
+//! are formatted by rustfmt, which `make lint` checks first: so an item ends where a brace stands at its own
+//! indent.
 
 mod circles;
 mod documents;

@@ -8,7 +8,6 @@ use std::path::Path;
 /// Folders of the repository with Rust in them.
 const ROOTS: [&str; 3] = ["agent", "tuner", "tests"];
 
-/// One file.
 pub struct Source {
     /// From the repository's root: `agent/src/text.rs`.
     pub path: String,

@@ -337,8 +337,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// A pattern must be able to match a whole path, and must not match all of them: who includes a checkpoint has
-    /// to name it.
+    /// A pattern must be able to match a whole path, and must not match all of them: who includes a
+    /// checkpoint has to name it.
     fn database_pattern(&self, pattern: &str, field: &str, path: &str) -> Result<(), PolicyError> {
         let message = format!("{} is no beginning of a whole path", shown(pattern));
         let help = "write the directory's whole path, such as /data/om.db or */om.db";

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DatabasesPolicy {
-    /// Globs on the directory's whole path, as the process sees it: `*` is any text, slashes included, `?` one
-    /// character. Only databases that match one are acted on, and these even where they are checkpoints of another
-    /// one. Default: every database that is no checkpoint.
+    /// Globs on the directory's whole path, as the process sees it: `*` is any text, slashes included, `?`
+    /// one character. Only databases that match one are acted on, and these even where they are checkpoints
+    /// of another one. Default: every database that is no checkpoint.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
     /// Globs as above: what matches one is never acted on, whatever `include` says. Default: none.

@@ -17,8 +17,8 @@ pub struct GuardPolicy {
     pub disk_free: ByteSize,
     /// A younger process is not acted on. Default: 1m.
     pub target_age: TimeSpan,
-    /// The 99th percentile of seek and block-read latency while a slice runs, as a multiple of that before; at
-    /// least 1. Default: 2.
+    /// The 99th percentile of seek and block-read latency while a slice runs, as a multiple of that before;
+    /// at least 1. Default: 2.
     pub latency_factor: f64,
     /// A 99th percentile that rises by less than this hurts nobody. Default: 2ms.
     pub latency_slack: TimeSpan,
@@ -26,8 +26,8 @@ pub struct GuardPolicy {
     pub bytes_per_day: ByteSize,
     /// Most slices at the same time in the databases of one block device. Default: 1.
     pub compactions_per_device: u32,
-    /// Whether RocksDB's own compactions count among them: on a disk that cannot bear one more. Where writers are
-    /// busy there is one most of the time, and then nothing is done. Default: false.
+    /// Whether RocksDB's own compactions count among them: on a disk that cannot bear one more. Where writers
+    /// are busy there is one most of the time, and then nothing is done. Default: false.
     pub count_rocksdb_compactions: bool,
 }
 

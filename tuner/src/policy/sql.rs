@@ -12,15 +12,16 @@ pub struct SqlPolicy {
     /// Path of the server's socket, as the agent sees it. Either this or `address`.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub socket: Option<String>,
-    /// `host:port`, with the host `127.0.0.1`, `[::1]` or `localhost`: the server is on this node. Either this or
-    /// `socket`.
+    /// `host:port`, with the host `127.0.0.1`, `[::1]` or `localhost`: the server is on this node. Either
+    /// this or `socket`.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// User that has the privileges SUPER and PROCESS. Default: root, whom MariaDB knows by the socket.
     #[serde(default = "default_user")]
     pub user: String,
-    /// MariaDB option file with the password: `password=` in its section `[client]`. The agent never reads it,
-    /// it only tells the client program where it is; nobody but its owner may read it. Default: no password.
+    /// MariaDB option file with the password: `password=` in its section `[client]`. The agent never reads
+    /// it, it only tells the client program where it is; nobody but its owner may read it. Default: no
+    /// password.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub password_file: Option<String>,
     /// How long a compaction is waited for; one that takes longer goes on in the server. Default: 10m.

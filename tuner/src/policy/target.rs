@@ -36,13 +36,13 @@ pub struct TargetPolicy {
     /// How the server is reached, with `actuator: sql`.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub sql: Option<SqlPolicy>,
-    /// What may be done to a range that hurts; of these what relieves most per byte is done. Default: compact,
-    /// wait.
+    /// What may be done to a range that hurts; of these what relieves most per byte is done. Default:
+    /// compact, wait.
     #[serde(default = "RemedyKind::default_list")]
     pub remedies: Vec<RemedyKind>,
-    /// Whether RocksDB's perf level is raised in threads that have it off, so that they count. This writes one
-    /// byte of each such thread, in any mode, as long as the process is watched; each thread gets its former
-    /// level back, even when the agent is killed. Default: false.
+    /// Whether RocksDB's perf level is raised in threads that have it off, so that they count. This writes
+    /// one byte of each such thread, in any mode, as long as the process is watched; each thread gets its
+    /// former level back, even when the agent is killed. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub raise_perf_level: bool,
     /// Databases that may be acted on. Default: all that are no checkpoints of others.
@@ -154,8 +154,8 @@ pub enum RemedyKind {
     Compact,
     /// Waiting a little while tombstones still spread over files that would have to be rewritten with them.
     Wait,
-    /// Setting an option of RocksDB at run time. It is put back when it is not wanted any more, or the agent ends. Needs
-    /// the hook.
+    /// Setting an option of RocksDB at run time. It is put back when it is not wanted any more, or the agent
+    /// ends. Needs the hook.
     Options,
 }
 
@@ -248,10 +248,10 @@ pub struct ThrottlePolicy {
     pub outside: String,
     /// Program and arguments, no shell; `{value}` is filled in.
     pub command: Vec<String>,
-    /// Program and arguments, no shell, that print the value in force as the target itself tells it: the first line of
-    /// their output. It is asked before the command, whose work is left undone where the wanted value is in force
-    /// already, and after it, which has failed where the value is another one; and every five minutes. Default: none,
-    /// a command that ends with exit code 0 is believed.
+    /// Program and arguments, no shell, that print the value in force as the target itself tells it: the
+    /// first line of their output. It is asked before the command, whose work is left undone where the wanted
+    /// value is in force already, and after it, which has failed where the value is another one; and every
+    /// five minutes. Default: none, a command that ends with exit code 0 is believed.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub get: Option<Vec<String>>,
     /// How long each of the two may run. Default: 30s.

@@ -1,4 +1,5 @@
-//! Sizes, rates, spans of time, pain and shares of a core, as they are written in a policy: always with a unit.
+//! Sizes, rates, spans of time, pain and shares of a core, as they are written in a policy: always with a
+//! unit.
 //!
 //! Read here and not by a crate for sizes or durations: these take `64MB` for a thousand thousands, or for a
 //! power of two, and either is wrong to somebody. Here it is an error that names the unit which was meant.

@@ -1,9 +1,10 @@
-//! A walk through a policy text beside the typed parser: finds the place of a value, and refuses a mapping that
-//! has the same key twice.
+//! A walk through a policy text beside the typed parser: finds the place of a value, and refuses a mapping
+//! that has the same key twice.
 //!
-//! The YAML parser tells the place of a value only together with an error, so the walk raises one at the value
-//! that is looked for: then the parser says line and column, whatever the style of the text (blocks, braces,
-//! anchors). YAML forbids doubled keys, but the typed parser notices only some, and points at the mapping.
+//! The YAML parser tells the place of a value only together with an error, so the walk raises one at the
+//! value that is looked for: then the parser says line and column, whatever the style of the text (blocks,
+//! braces, anchors). YAML forbids doubled keys, but the typed parser notices only some, and points at the
+//! mapping.
 
 use super::error::Complaint;
 use super::written::shown;
@@ -15,7 +16,8 @@ pub(super) fn check(text: &str) -> Result<(), serde_yaml::Error> {
     Walk { to: None }.deserialize(serde_yaml::Deserializer::from_str(text))
 }
 
-/// Place of the value at `path`, such as `targets[0].match`, or of the nearest value above it that the text has.
+/// Place of the value at `path`, such as `targets[0].match`, or of the nearest value above it that the text
+/// has.
 pub(super) fn locate(text: &str, path: &str) -> Option<serde_yaml::Location> {
     let steps: Vec<&str> = path.split(['.', '[']).map(|step| step.trim_end_matches(']')).collect();
     (0..=steps.len()).rev().find_map(|length| {
@@ -24,7 +26,8 @@ pub(super) fn locate(text: &str, path: &str) -> Option<serde_yaml::Location> {
     })
 }
 
-/// Reads any value; refuses the one at the end of the path `to`, which is how the parser tells where it stands.
+/// Reads any value; refuses the one at the end of the path `to`, which is how the parser tells where it
+/// stands.
 #[derive(Clone, Copy)]
 struct Walk<'p> {
     to: Option<&'p [&'p str]>,

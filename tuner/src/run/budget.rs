@@ -31,7 +31,8 @@ impl Budget {
         self.bucket.refill(budget, later);
         let used = self.bucket.refilled_at.duration_since(before);
         let used = std::time::Duration::try_from(used).unwrap_or_default();
-        // From here on it goes by this boot's clock; a part of a byte that had come in by another one is lost.
+        // From here on it goes by this boot's clock; a part of a byte that had come in by another one is
+        // lost.
         self.refilled = Some(if refilled.is_same_boot(&now) { refilled.plus(used) } else { now });
     }
 

@@ -1,5 +1,5 @@
-//! How long keys are left alone after an action on them: for the cooldown, longer where it did not help, and until it is
-//! known what came of it.
+//! How long keys are left alone after an action on them: for the cooldown, longer where it did not help, and
+//! until it is known what came of it.
 
 use crate::evidence::PastAction;
 use crate::plan::Rule;
@@ -13,8 +13,8 @@ const BACK_OFF_MIN: TimeSpan = TimeSpan::from_seconds(60);
 /// But never longer than this: what pinned the tombstones goes away some day.
 const BACK_OFF_MAX: TimeSpan = TimeSpan::from_seconds(7 * 86_400);
 
-/// So long a range waits for what the last action on it came to. A window a minute has shown it by then; where none
-/// could be opened, nothing will be known, and the range is acted on again as if it had helped.
+/// So long a range waits for what the last action on it came to. A window a minute has shown it by then;
+/// where none could be opened, nothing will be known, and the range is acted on again as if it had helped.
 const VERDICT_WAIT_MAX: TimeSpan = TimeSpan::from_seconds(15 * 60);
 
 /// Why keys are left alone, and for how long still.
@@ -28,8 +28,8 @@ pub struct Resting {
     pub left_seconds: i64,
 }
 
-/// Whether enough time has passed since these earlier actions, and it is known what came of them. They are those of the
-/// same remedy that share keys with what is to be acted on.
+/// Whether enough time has passed since these earlier actions, and it is known what came of them. They are
+/// those of the same remedy that share keys with what is to be acted on.
 ///
 /// # Errors
 /// Why not.
@@ -52,8 +52,8 @@ pub fn has_rested<'p>(
     Err(Resting { rule: Rule::BackOff, reason, left_seconds })
 }
 
-/// Whether it is known what earlier actions came to: what is done before the verdict spoils the measurement, and may be
-/// done for nothing once more.
+/// Whether it is known what earlier actions came to: what is done before the verdict spoils the measurement,
+/// and may be done for nothing once more.
 fn is_verified<'p>(past: impl Iterator<Item = &'p PastAction>, now_unix_s: i64) -> Result<(), Resting> {
     let waiting = past.filter(|past| past.awaits_verdict).map(|past| ended_s_ago(past, now_unix_s));
     let wait_s = seconds(VERDICT_WAIT_MAX);

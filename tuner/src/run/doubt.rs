@@ -1,5 +1,6 @@
-//! Actions that were under way when an earlier run of the agent ended. The hook works on without an agent and keeps what
-//! came of its last jobs, so it is asked; where nobody knows, the action's keys rest as if it had been done.
+//! Actions that were under way when an earlier run of the agent ended. The hook works on without an agent and
+//! keeps what came of its last jobs, so it is asked; where nobody knows, the action's keys rest as if it had
+//! been done.
 
 use super::action::Action;
 use super::ending::ended;

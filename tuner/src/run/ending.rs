@@ -11,7 +11,8 @@ use super::state::ActionState;
 use super::step::{Context, Next};
 use crate::charge::charged_bytes;
 
-/// The end of an action as its executor has seen it; `message` is what came of it or why it ended so, in words.
+/// The end of an action as its executor has seen it; `message` is what came of it or why it ended so, in
+/// words.
 pub(super) fn end_of(
     action: &Action,
     outcome: Outcome,

@@ -34,7 +34,8 @@ pub enum Event<'a> {
     Written(bool),
     /// How its job stands.
     Job(JobStatus),
-    /// What can be read of its target: while it runs as [`Wanted::readings`] says, while it is paused as before an action.
+    /// What can be read of its target: while it runs as [`Wanted::readings`] says, while it is paused as
+    /// before an action.
     Readings(&'a Readings),
     /// The live files of its column family, or that they cannot be read.
     Files(Option<&'a [SstFile]>),
@@ -108,20 +109,22 @@ pub struct WindowSeen<'a> {
     pub failures_before: u32,
 }
 
-/// Something to be done, in the order given. What is not done because the agent ends is made up for after its restart.
+/// Something to be done, in the order given. What is not done because the agent ends is made up for after its
+/// restart.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// It does not begin, and nothing of it is written down.
     Refuse(Rejection),
-    /// Have it on disk, synced, that the action begins: itself, the setting with it, and the news that it has started.
-    /// Answered by [`Event::Written`], before which nothing else is done.
+    /// Have it on disk, synced, that the action begins: itself, the setting with it, and the news that it has
+    /// started. Answered by [`Event::Written`], before which nothing else is done.
     WriteAhead {
         /// The setting that it changes, which has to be restored.
         setting: Option<Box<KeptSetting>>,
         /// An old action that is forgotten to make room.
         forget: Option<ActionId>,
     },
-    /// Have the executor begin with these keys. Answered by [`Event::Job`], now and then until the job has ended.
+    /// Have the executor begin with these keys. Answered by [`Event::Job`], now and then until the job has
+    /// ended.
     Start(KeyRange),
     /// Tell the executor to stop the job.
     Cancel,

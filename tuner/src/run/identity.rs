@@ -35,14 +35,14 @@ pub struct ProcessId {
     pub start_time_ticks: u64,
 }
 
-/// Names a database for as long as its directory is there, whichever process has it open. The path alone would take
-/// the databases of two containers for one, or a restored one for what it was before.
+/// Names a database for as long as its directory is there, whichever process has it open. The path alone
+/// would take the databases of two containers for one, or a restored one for what it was before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DatabaseIdentity {
     /// Directory, as the target names it.
     pub path: PathBuf,
-    /// The directory's inode; 0 where it could not be read. Its device is left out: numbers of devices change when a
-    /// node is started again.
+    /// The directory's inode; 0 where it could not be read. Its device is left out: numbers of devices change
+    /// when a node is started again.
     pub inode: u64,
 }
 

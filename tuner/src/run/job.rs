@@ -73,9 +73,9 @@ impl JobEnd {
         }
     }
 
-    /// Bytes that were written and are in no list of files, neither before nor after. RocksDB throws away what a job has
-    /// written when it is stopped, and says nothing of it: that is at most what the process has written meanwhile, and at
-    /// most the price; that, where nothing is known.
+    /// Bytes that were written and are in no list of files, neither before nor after. RocksDB throws away
+    /// what a job has written when it is stopped, and says nothing of it: that is at most what the process
+    /// has written meanwhile, and at most the price; that, where nothing is known.
     pub fn bytes_transient(&self, cost_bytes: u64) -> u64 {
         match self.result {
             JobResult::Done => self.bytes_flushed,

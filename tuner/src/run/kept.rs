@@ -1,7 +1,7 @@
 //! A setting that the agent has changed, until it is what it was before.
 //!
-//! It is on disk before it is changed, and goes when there is nothing to restore any more. So what an agent that was
-//! killed has left is restored by the next one, where the executor has not done it by itself.
+//! It is on disk before it is changed, and goes when there is nothing to restore any more. So what an agent
+//! that was killed has left is restored by the next one, where the executor has not done it by itself.
 
 use super::event::{News, SettingRecord};
 use super::identity::{ActionId, DatabaseIdentity, Place, ProcessId};
@@ -69,7 +69,8 @@ pub enum SettingEvent<'a> {
     NotChanged,
     /// It is not wanted any more, and why.
     Unwanted(&'a str),
-    /// The executor does not know of the change any more, and this is the value in force, where that is known.
+    /// The executor does not know of the change any more, and this is the value in force, where that is
+    /// known.
     Lost(Option<&'a str>),
     /// It has this value again, or still another one that somebody else has given it.
     Restored(Option<&'a str>),
@@ -195,8 +196,8 @@ impl KeptSetting {
         (None, SettingEffect { record: SettingRecord::Remove(Box::new(self)), news })
     }
 
-    /// How to restore it: `in_force` is the value that was read, and `is_known` says whether the executor remembers the
-    /// change. What somebody else has set since stays.
+    /// How to restore it: `in_force` is the value that was read, and `is_known` says whether the executor
+    /// remembers the change. What somebody else has set since stays.
     pub fn restoration(&self, in_force: Option<&str>, is_known: bool) -> Restoration {
         let is_ours = in_force.is_some_and(|value| is_same_value(value, &self.wanted));
         let value = in_force.filter(|_| !is_ours).map(str::to_owned).or_else(|| self.restore.clone());

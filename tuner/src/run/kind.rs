@@ -99,8 +99,8 @@ impl ActionKind {
         self.disk_price().linked_bytes
     }
 
-    /// The range that the effect is to be looked for in, as it was before, with the relief that is promised there; `None` for
-    /// what is not measured.
+    /// The range that the effect is to be looked for in, as it was before, with the relief that is promised
+    /// there; `None` for what is not measured.
     pub fn prediction(&self) -> Option<RangeAssessment> {
         match self {
             ActionKind::Compact(compact) => Some(compact.prediction()),
@@ -110,8 +110,8 @@ impl ActionKind {
         }
     }
 
-    /// Which of the policy's remedies it is; `None` for what is no remedy. Actions of the same keys wait for each other
-    /// where they are the same remedy.
+    /// Which of the policy's remedies it is; `None` for what is no remedy. Actions of the same keys wait for
+    /// each other where they are the same remedy.
     pub fn remedy(&self) -> Option<RemedyKind> {
         match self {
             ActionKind::Compact(_) => Some(RemedyKind::Compact),

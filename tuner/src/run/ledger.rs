@@ -1,8 +1,8 @@
-//! All actions and all that follows from them: what rests, what is in doubt, which devices are taken, what may be spent,
-//! and which settings have to be restored.
+//! All actions and all that follows from them: what rests, what is in doubt, which devices are taken, what
+//! may be spent, and which settings have to be restored.
 //!
-//! There is one record of each fact. Whoever carries actions out hands events in and carries the effects out, in their
-//! order; nothing else changes an action. "May this be done now?" is asked in [`super::may_act`].
+//! There is one record of each fact. Whoever carries actions out hands events in and carries the effects out,
+//! in their order; nothing else changes an action. "May this be done now?" is asked in [`super::may_act`].
 
 use super::action::Action;
 use super::budget::Budget;
@@ -33,14 +33,16 @@ use std::time::Duration;
 /// minutes.
 pub const ACTIONS_STORED_MAX: usize = 4_096;
 
-/// Past actions of one database that a plan takes into account: enough for any cooldown at the pace of actions.
+/// Past actions of one database that a plan takes into account: enough for any cooldown at the pace of
+/// actions.
 const PAST_ACTIONS_MAX: usize = 1_000;
 
-/// How long a job whose end nobody has seen is taken to run where its RocksDB cannot be asked: none may take longer.
+/// How long a job whose end nobody has seen is taken to run where its RocksDB cannot be asked: none may take
+/// longer.
 pub const ORPHAN_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// A job whose end nobody has seen: the agent was killed, lost its connection, or has cancelled one that did not end.
-/// It is taken for one that runs until its RocksDB runs none.
+/// A job whose end nobody has seen: the agent was killed, lost its connection, or has cancelled one that did
+/// not end. It is taken for one that runs until its RocksDB runs none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
     /// The action.
@@ -290,7 +292,8 @@ impl Ledger {
         &self.orphans
     }
 
-    /// Forgets those that have ended: `running` gives how many compactions their database runs, where it can be asked.
+    /// Forgets those that have ended: `running` gives how many compactions their database runs, where it can
+    /// be asked.
     pub fn follow_orphans(&mut self, now: Moment, running: impl Fn(&Orphan) -> Option<u64>) {
         self.orphans.retain(|orphan| match running(orphan) {
             Some(running) => running > 0,
@@ -318,7 +321,8 @@ impl Ledger {
         })
     }
 
-    /// Actions whose keys a snapshot pins: that did not help because of one that may have been released since.
+    /// Actions whose keys a snapshot pins: that did not help because of one that may have been released
+    /// since.
     pub fn pinned(&self) -> impl Iterator<Item = &Action> {
         self.actions.iter().filter(|action| {
             action.state.verification().is_some_and(|verification| {
@@ -327,8 +331,8 @@ impl Ledger {
         })
     }
 
-    /// Forgets how often acting on these keys has not helped: what stood in the way has gone. Gives what is to be written
-    /// down.
+    /// Forgets how often acting on these keys has not helped: what stood in the way has gone. Gives what is
+    /// to be written down.
     pub fn forgive(&mut self, place: &Place) -> Vec<(ActionId, Effect)> {
         let mut effects = Vec::new();
         for action in &mut self.actions {
@@ -362,7 +366,8 @@ impl Ledger {
         &self.settings
     }
 
-    /// Takes in what has happened to the settings for which `is_it` holds; gives what is to be written down and told.
+    /// Takes in what has happened to the settings for which `is_it` holds; gives what is to be written down
+    /// and told.
     pub fn step_settings(
         &mut self,
         event: &SettingEvent<'_>,

@@ -1,8 +1,8 @@
 //! What happens to an action after the plan: its kind, its state, and how one becomes the next.
 //!
-//! An action is a value. What the API shows, what is stored and what is counted are derived from it. What never lives
-//! here: clocks, files, targets. Time, readings and the state of jobs come in as arguments; what is to be done goes out
-//! as effects.
+//! An action is a value. What the API shows, what is stored and what is counted are derived from it. What
+//! never lives here: clocks, files, targets. Time, readings and the state of jobs come in as arguments; what
+//! is to be done goes out as effects.
 
 mod action;
 mod admit;

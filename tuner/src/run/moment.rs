@@ -1,7 +1,7 @@
 //! A moment by two clocks.
 //!
-//! The wall clock is what people read, and what survives a restart of the node. It can be set. The time since boot can
-//! not: between two moments of one boot it alone says how much time has passed.
+//! The wall clock is what people read, and what survives a restart of the node. It can be set. The time since
+//! boot can not: between two moments of one boot it alone says how much time has passed.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! A setting that could not be changed: all tries are one action, which ends when the value is in force or not wanted
-//! any more.
+//! A setting that could not be changed: all tries are one action, which ends when the value is in force or
+//! not wanted any more.
 
 use super::action::Action;
 use super::ending::{Changed, complete, end_of};

@@ -19,15 +19,16 @@ use crate::range::KeyRange;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How often a job that is to stop is cancelled anew: the first time the executor may have had no thread for it.
+/// How often a job that is to stop is cancelled anew: the first time the executor may have had no thread for
+/// it.
 pub const CANCEL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a job that is to stop is waited for. RocksDB gives up a compaction within a key or so; what has not ended
-/// after this waits for something that may take hours.
+/// How long a job that is to stop is waited for. RocksDB gives up a compaction within a key or so; what has
+/// not ended after this waits for something that may take hours.
 pub const CANCEL_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// How long the measurement of what an action has changed is waited for: some thousand files are listed in a second or
-/// two, and a target that does not answer by then has its action end without.
+/// How long the measurement of what an action has changed is waited for: some thousand files are listed in a
+/// second or two, and a target that does not answer by then has its action end without.
 pub const MEASURE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Why an action whose process has ended has failed.
@@ -94,7 +95,8 @@ fn working(action: &mut Action, mut running: Running, event: Event<'_>, context:
     }
 }
 
-/// The number of the job is written down as soon as it is known: the next run of the agent asks after it by that.
+/// The number of the job is written down as soon as it is known: the next run of the agent asks after it by
+/// that.
 fn note_job(mut running: Running, job: Option<JobId>) -> Next {
     if job.is_none() || job == running.job {
         return unchanged(ActionState::Running(running));

@@ -1,7 +1,7 @@
 //! The state machine: an action hears something, becomes something else, and has things to be done.
 //!
-//! One module a state: [`super::admit`], [`super::running`], [`super::paused`], [`super::retrying`], [`super::doubt`],
-//! [`super::verifying`]; how an action ends is in [`super::ending`].
+//! One module a state: [`super::admit`], [`super::running`], [`super::paused`], [`super::retrying`],
+//! [`super::doubt`], [`super::verifying`]; how an action ends is in [`super::ending`].
 
 use super::action::Action;
 use super::event::{Effect, Event, Input};

@@ -11,11 +11,12 @@ use super::step::{Context, Next, unchanged};
 use crate::verify::{Aftermath, Claim, verdict};
 use std::time::Duration;
 
-/// Windows that an action is waited for to be verified: without readers there is nothing to measure, and where the
-/// probe budget cuts windows short it takes several to see enough.
+/// Windows that an action is waited for to be verified: without readers there is nothing to measure, and
+/// where the probe budget cuts windows short it takes several to see enough.
 pub const VERIFY_WINDOWS_MAX: u32 = 24;
 
-/// How long an option is given to show what it is good for: it works by flushes, compactions and reads that come after it.
+/// How long an option is given to show what it is good for: it works by flushes, compactions and reads that
+/// come after it.
 pub const OPTION_SETTLES_FOR: Duration = Duration::from_secs(10);
 
 pub(super) fn step(action: &mut Action, end: End, event: &Event<'_>, context: &Context<'_>) -> Next {

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! target om /om.db                                     begins one database's evidence
-//! open read_only                                       as its process has it open; it is read_write without that
-//! lineage derived it shares files with /om.db          or unknown, and why; its files are its own without that
-//! window 2s painful=220 tombstones=9k reads=7          more than what was recorded: lost records
+//! open read_only  as its process has it open; it is read_write without that
+//! lineage derived it shares files with /om.db  or unknown, and why; its files are its own without that
+//! window 2s painful=220 tombstones=9k reads=7          more than recorded: lost records
 //! window 2s painful=220 lost=0                          of all databases of the target: so many were lost
 //! sentinel 1s tombstones=900k reads=7                  without it: the same rate as the window
 //! cf keyTable                                          the lines that follow are about it; ? is unknown
-//! L6 [/v/b/000 .. /v/b/999] 64MiB entries=110k deletions=50k   linked, at the end: with a hard link elsewhere
+//! L6 [/v/b/000 .. /v/b/999] 64MiB entries=110k deletions=50k  linked, last: has a hard link elsewhere
 //! 110x seek /v/b/ tombstones=0 took=30us then tombstones=50k reads=3 stepped=12 took=10ms
 //! past [/v/b/ .. /v/b0) ended=2026-11-20T11:55:00Z failures=1 pending
 //! memtables active=40k immutable=10k                    deletions in them, as RocksDB counts them
@@ -17,8 +17,9 @@
 //! ```
 //! Numbers may end in k or M. Operations: seek, seek_for_prev, seek_to_first, seek_to_last; `then` is
 //! the scan. `hits=` are blocks found in the cache, `timed=8 fetched=2ms` says that eight of the operation's
-//! reads were timed and took 2 ms together; a last word `estimated` that the tombstones are an estimate. A past action is `helped` unless it is `pending` or `failed`, and a
-//! compaction unless it says `remedy=flush` or `remedy=options`.
+//! reads were timed and took 2 ms together; a last word `estimated` that the tombstones are an estimate. A
+//! past action is `helped` unless it is `pending` or `failed`, and a compaction unless it says `remedy=flush`
+//! or `remedy=options`.
 
 use sexton_tuner::evidence::{
     BlockFetches, Counters, MemtableDeletions, Observation, PastAction, SeekKind, SentinelInterval, SstFile,

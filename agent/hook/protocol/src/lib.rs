@@ -11,8 +11,8 @@
 //! needs no greeting, so that an agent can be rid of a hook it does not understand.
 //!
 //! Any agent may ask and look. The first that acts (compacts, flushes, sets options) holds the target until
-//! it has ended or been silent for a while; others are answered with [`ErrorKind::Taken`]. Options that it has
-//! changed are put back when it is gone: see [`OptionChange::restore`].
+//! it has ended or been silent for a while; others are answered with [`ErrorKind::Taken`]. Options that it
+//! has changed are put back when it is gone: see [`OptionChange::restore`].
 
 #![warn(missing_docs)]
 

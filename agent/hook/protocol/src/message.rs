@@ -54,20 +54,20 @@ pub enum Request {
         id: u64,
     },
     /// Stop the compaction; answered by [`Response::Compaction`] when it has stopped, or did not within
-    /// the hook's time limit. Then it stops as soon as its turn comes: until it has ended its database does no manual
-    /// compactions. A flush cannot be stopped: [`ErrorKind::Unsupported`].
+    /// the hook's time limit. Then it stops as soon as its turn comes: until it has ended its database does
+    /// no manual compactions. A flush cannot be stopped: [`ErrorKind::Unsupported`].
     Cancel {
         /// From [`Response::Started`].
         id: u64,
     },
     /// Change options of the running database, also in its OPTIONS file; answered by [`Response::Done`].
     SetOptions(SetOptions),
-    /// The options that would be put back if the agent were gone; answered by [`Response::ChangedOptions`]. An
-    /// agent that wants to keep them asks now and then: one that is silent counts as gone.
+    /// The options that would be put back if the agent were gone; answered by [`Response::ChangedOptions`].
+    /// An agent that wants to keep them asks now and then: one that is silent counts as gone.
     ChangedOptions {},
     /// Cancel what runs, take the guard out of the target, stop listening; answered by
-    /// [`Response::Done`], then the connection closes. A hook of another version can be brought in then. Understood
-    /// without a [`Request::Hello`], from any agent's version.
+    /// [`Response::Done`], then the connection closes. A hook of another version can be brought in then.
+    /// Understood without a [`Request::Hello`], from any agent's version.
     Detach {},
 }
 
@@ -160,9 +160,9 @@ pub struct OptionChange {
     pub name: String,
     /// Value, within the bounds that the hook's list has for it.
     pub value: String,
-    /// The value that is in force, of the same length at most. The hook puts it back when the agent has ended or
-    /// fallen silent, and before it goes; of several changes the one before the first. Without it the new value
-    /// stays, and nothing is put back any more.
+    /// The value that is in force, of the same length at most. The hook puts it back when the agent has ended
+    /// or fallen silent, and before it goes; of several changes the one before the first. Without it the new
+    /// value stays, and nothing is put back any more.
     pub restore: Option<String>,
 }
 
@@ -224,8 +224,8 @@ pub enum Response {
     },
     /// To [`Request::ChangedOptions`].
     ChangedOptions {
-        /// At most [`crate::CHANGED_OPTIONS_MAX`]. What was changed in a database that its owner has closed since is
-        /// not among them.
+        /// At most [`crate::CHANGED_OPTIONS_MAX`]. What was changed in a database that its owner has closed
+        /// since is not among them.
         options: Vec<ChangedOption>,
     },
     /// To requests that have nothing to tell but that they were done.

@@ -28,9 +28,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const THREAD_END: &str = "sched_process_exit";
 
 /// Reads an object and brings the wanted programs into the kernel.
-///
-/// # Errors
-/// [`ProbeError::Load`].
 pub fn load(kind: BpfObject, wanted: &dyn Fn(&str) -> bool) -> Result<Arc<dyn Loaded>, ProbeError> {
     let failed = |error: &dyn Error| kind.load_error(said(error));
     let mut object = EbpfLoader::new().load(kind.bytes()).map_err(|error| failed(&error))?;
@@ -116,8 +113,8 @@ fn attach_uprobes(object: &SharedObject, probes: &Uprobes<'_>) -> Result<Vec<UPr
 fn uprobe(object: &SharedObject, probes: &Uprobes<'_>) -> Result<UProbe, ProgramError> {
     let info: ProgramInfo = locked(object).program(probes.program).ok_or(ProgramError::NotLoaded)?.info()?;
     let kind = if probes.retprobe { ProbeKind::Return } else { ProbeKind::Entry };
-    // SAFETY: the programs of our objects that are attached here have been loaded as uprobes; the kernel's type, which
-    // aya compares, has kprobes in it too, and there are none.
+    // SAFETY: the programs of our objects that are attached here have been loaded as uprobes; the kernel's
+    // type, which aya compares, has kprobes in it too, and there are none.
     unsafe { UProbe::from_program_info(info, Cow::Owned(probes.program.to_owned()), kind) }
 }
 

@@ -141,7 +141,6 @@ fn flags(only_new: bool) -> u64 {
     if only_new { ONLY_NEW } else { 0 }
 }
 
-/// An array's key.
 fn index(key: &[u8]) -> Result<u32, LoaderError> {
     sized(key).map(u32::from_ne_bytes)
 }

@@ -1,13 +1,14 @@
-//! The label `target`: what a target is called by, whatever its process id, so that a restart breaks no series.
+//! The label `target`: what a target is called by, whatever its process id, so that a restart breaks no
+//! series.
 //!
-//! A target is known to its metrics by its [`TargetView::series`]. Of several that live at once and have the same,
-//! each but the first has a number behind it, and keeps it.
+//! A target is known to its metrics by its [`TargetView::series`]. Of several that live at once and have the
+//! same, each but the first has a number behind it, and keeps it.
 
 use crate::snapshot::{Snapshot, TargetState, TargetView};
 use std::collections::BTreeMap;
 
-/// Names that are remembered: counts of actions of targets that are gone go on counting under their label. Beyond it
-/// those that no snapshot mentions are forgotten.
+/// Names that are remembered: counts of actions of targets that are gone go on counting under their label.
+/// Beyond it those that no snapshot mentions are forgotten.
 const NAMES_MAX: usize = 1024;
 
 /// Label of a target that was forgotten.

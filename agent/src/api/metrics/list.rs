@@ -2,25 +2,18 @@
 //!
 //! Names and units follow Prometheus' conventions; `deploy/prometheus/metrics.md` is generated from here.
 
-/// What a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Never falls while the agent runs.
     Counter,
-    /// Any value.
     Gauge,
 }
 
-/// One metric family.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// Its name.
     pub name: &'static str,
-    /// What it is.
     pub kind: Kind,
-    /// Names of its labels.
     pub labels: &'static [&'static str],
-    /// What it says.
     pub help: &'static str,
 }
 

@@ -1,12 +1,14 @@
 //! What acting costs those who write: `sexton-bench-guard`.
 //!
-//! The queue workload writes and lists at a steady pace. Runs alone and runs with an agent in mode act take turns; each
-//! pair of neighbours gives one ratio of the writer's 99th percentile and one of the lists'. At the end one more run has
-//! its table compacted in one call, unsliced and unguarded, for comparison. `run` is one run.
+//! The queue workload writes and lists at a steady pace. Runs alone and runs with an agent in mode act take
+//! turns; each pair of neighbours gives one ratio of the writer's 99th percentile and one of the lists'. At
+//! the end one more run has its table compacted in one call, unsliced and unguarded, for comparison. `run` is
+//! one run.
 //!
-//! Without an agent the lists keep both processors busy; with one they wait for the next list most of the time, and a
-//! processor that has to be woken makes the writes slower that come after a pause. That is no cost of acting: the same is
-//! seen without an agent once the table has been compacted by hand. So processors wait awake in all runs.
+//! Without an agent the lists keep both processors busy; with one they wait for the next list most of the
+//! time, and a processor that has to be woken makes the writes slower that come after a pause. That is no
+//! cost of acting: the same is seen without an agent once the table has been compacted by hand. So processors
+//! wait awake in all runs.
 
 mod run;
 

@@ -16,8 +16,9 @@ const FILL_LIMIT: Duration = Duration::from_secs(240);
 const WARM_UP_SECONDS: u64 = 3;
 /// Seconds that the workload goes on beyond those that are measured, so that it is ended and does not end.
 const SPARE_SECONDS: u64 = 60;
-/// Lists a second: as many as the queue's two list threads can keep up with although each of them takes 0.4 s without an
-/// agent. So both kinds of run do the same work, and none has a processor more to spare because its lists are not made.
+/// Lists a second: as many as the queue's two list threads can keep up with although each of them takes 0.4 s
+/// without an agent. So both kinds of run do the same work, and none has a processor more to spare because
+/// its lists are not made.
 pub const LISTS_PER_SECOND: &str = "4";
 /// Greatest latency that is told apart.
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
@@ -27,7 +28,6 @@ const DIGITS: u8 = 3;
 /// What goes on beside the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing.
     Alone,
     /// An agent in mode act.
     Sexton,
@@ -36,7 +36,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// For the report.
     pub fn in_words(self) -> &'static str {
         match self {
             Kind::Alone => "alone",
@@ -56,19 +55,17 @@ pub struct Lengths {
     pub list_seconds: u64,
 }
 
-/// What a run showed.
 pub struct Figures {
     /// Creates and deletes, 99th percentile.
     pub writer_p99_ns: u64,
-    /// The slowest.
     pub writer_max_ns: u64,
     /// Lists, 99th percentile.
     pub list_p99_ns: u64,
-    /// Lists that were made.
     pub lists: usize,
     /// Looks that found writes delayed or stopped, and one more where RocksDB counted any time of a stall.
     pub stalls: u64,
-    /// Written by compactions, bytes. What they read came from the block cache in part, and is counted by nobody then.
+    /// Written by compactions, bytes. What they read came from the block cache in part, and is counted by
+    /// nobody then.
     pub compaction_written_bytes: u64,
     /// Slices that the agent compacted.
     pub slices: usize,
@@ -178,8 +175,9 @@ fn done(agent: &Agent) -> Result<(usize, u64)> {
     Ok((carried_out.count(), pauses))
 }
 
-/// Act on this process alone. All is as by default, budget and guards too, but for the age of a process that was started
-/// just now, and for a cooldown that is short enough for ranges to be compacted again within the run.
+/// Act on this process alone. All is as by default, budget and guards too, but for the age of a process that
+/// was started just now, and for a cooldown that is short enough for ranges to be compacted again within the
+/// run.
 fn policy(pid: u32) -> String {
     workload::policy(
         pid,

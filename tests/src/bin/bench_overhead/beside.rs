@@ -10,7 +10,8 @@ use sexton_tests::agent::{self, Agent};
 use std::path::Path;
 use std::time::Duration;
 
-/// A policy under which no probe is ever armed: all else is as by default, and so the sentinel reads every five seconds.
+/// A policy under which no probe is ever armed: all else is as by default, and so the sentinel reads every
+/// five seconds.
 const SENTINEL_ONLY: &str = "\
 mode: observe
 probes: { budget: 0% }
@@ -33,7 +34,6 @@ pub trait Beside {
     fn start(&mut self) -> Result<()>;
     /// What it says itself that it has cost since its start, in nanoseconds.
     fn cost_ns(&mut self) -> Result<u64>;
-    /// Ends.
     fn stop(&mut self) -> Result<()>;
 }
 
@@ -61,7 +61,8 @@ pub fn with_sentinel_only(directory: &Path, load: u32) -> Result<Agent> {
 /// What a running agent says of the prices of probes.
 #[derive(Clone, Copy, Debug)]
 pub struct AgentsWord {
-    /// What a firing costs the load, by what the agent has learnt on functions of its own and corrected since.
+    /// What a firing costs the load, by what the agent has learnt on functions of its own and corrected
+    /// since.
     pub prices: ProbePrices,
     /// What the learnt prices are multiplied by.
     pub correction_ratio: f64,
@@ -92,8 +93,8 @@ pub fn word_of(agent: &Agent) -> Result<AgentsWord> {
     })
 }
 
-/// Probes that stay, armed by the library itself. What they cost is said by the prices of the agent that had its windows
-/// before.
+/// Probes that stay, armed by the library itself. What they cost is said by the prices of the agent that had
+/// its windows before.
 pub struct AlwaysOn {
     target: Target,
     sentinel: Sentinel,

@@ -1,14 +1,15 @@
 //! What Sexton costs a process that it looks at: `sexton-bench-overhead`.
 //!
-//! One `db_bench` makes cheap seeks on one core for the whole run; beside it, on another core, there is in turn nothing and
-//! what is to be measured. Machines get slower and faster, by 5 % from one second to the next and by more when their
-//! neighbours are busy, and that noise is as great over a tenth of a second as over ten. So what is compared lies as close
-//! together as can be: what is the same for two neighbours of a tenth of a second does not show in their ratio. There are as
-//! many as it takes for a 95 % interval of their median that is narrow enough.
+//! One `db_bench` makes cheap seeks on one core for the whole run; beside it, on another core, there is in
+//! turn nothing and what is to be measured. Machines get slower and faster, by 5 % from one second to the
+//! next and by more when their neighbours are busy, and that noise is as great over a tenth of a second as
+//! over ten. So what is compared lies as close together as can be: what is the same for two neighbours of a
+//! tenth of a second does not show in their ratio. There are as many as it takes for a 95 % interval of their
+//! median that is narrow enough.
 //!
-//! Running agents are left to run, and the time in which they are at work is compared with the time around it: `sentinel` and
-//! `windows`, by `moments`. Probes that are always on are compared in blocks, with and without. `beside` is what runs beside
-//! the load, `statistics` the interval.
+//! Running agents are left to run, and the time in which they are at work is compared with the time around
+//! it: `sentinel` and `windows`, by `moments`. Probes that are always on are compared in blocks, with and
+//! without. `beside` is what runs beside the load, `statistics` the interval.
 
 mod beside;
 mod moments;
@@ -28,9 +29,7 @@ use statistics::{Median, rounded};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Core of the load.
 const CORE_OF_LOAD: usize = 0;
-/// Core of everything else.
 const CORE_OF_OTHERS: usize = 1;
 /// Pairs before an interval is looked at: fewer are narrow by chance.
 const PAIRS_MIN: usize = 100;
@@ -102,7 +101,6 @@ fn run(arguments: &Arguments) -> Result<bool> {
     Ok(passed)
 }
 
-/// What a comparison found.
 struct Comparison {
     /// Throughput with it, by throughput without.
     throughput: Median,
@@ -159,7 +157,6 @@ fn compare(
     }
 }
 
-/// One block with it.
 struct With {
     rate: f64,
     cost_said: f64,

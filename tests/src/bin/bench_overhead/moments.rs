@@ -1,8 +1,8 @@
-//! What a running agent takes from the load now and then: the throughput while it is at work, compared with that of the time
-//! just before and just after it.
+//! What a running agent takes from the load now and then: the throughput while it is at work, compared with
+//! that of the time just before and just after it.
 //!
-//! An agent is at rest most of the time, and nothing of it stands in the load then. So its own run has stretches with and
-//! without it in turn, as close to each other as the machine's noise demands.
+//! An agent is at rest most of the time, and nothing of it stands in the load then. So its own run has
+//! stretches with and without it in turn, as close to each other as the machine's noise demands.
 
 use super::statistics::Median;
 use anyhow::{Result, ensure};
@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use sexton_tests::steady_seeks::{Progress, SteadySeeks};
 use std::time::{Duration, Instant};
 
-/// Time around a span that is counted as its own: what the agent's clock and db_bench's lines are apart at most.
+/// Time around a span that is counted as its own: what the agent's clock and db_bench's lines are apart at
+/// most.
 pub const MARGIN_SECONDS: f64 = 0.025;
 /// Least time before and after a span that it is compared with, each.
 pub const REFERENCE_SECONDS_MIN: f64 = 0.05;
@@ -20,7 +21,6 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// What db_bench said, and when.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// Unix time.
     pub at: f64,
     /// Its count and its clock.
     pub progress: Progress,
@@ -36,13 +36,10 @@ impl Moment {
 /// Time in which the agent was at work, Unix time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// Its begin.
     pub open: f64,
-    /// Its end.
     pub close: f64,
 }
 
-/// As it is compared.
 pub fn unix_seconds(time: Timestamp) -> f64 {
     time.as_nanosecond() as f64 / 1e9
 }
@@ -56,8 +53,8 @@ pub fn follow(load: &mut SteadySeeks, mut line: impl FnMut(Moment) -> Result<()>
     Ok(())
 }
 
-/// The median of at least so many ratios, once it is known as well as is wanted, or the time is up; fails where that
-/// leaves too few.
+/// The median of at least so many ratios, once it is known as well as is wanted, or the time is up; fails
+/// where that leaves too few.
 pub fn settled(ratios: &[f64], least: usize, half_width: f64, until: Instant) -> Result<Option<Median>> {
     let median = Median::of(ratios).filter(|_| ratios.len() >= least);
     let is_over = Instant::now() >= until;
@@ -65,8 +62,8 @@ pub fn settled(ratios: &[f64], least: usize, half_width: f64, until: Instant) ->
     Ok(median.filter(|median| is_over || median.half_width() <= half_width))
 }
 
-/// Time that the load has lost in a span between two others: what is missing of the throughput, as seconds without any.
-/// `None` where there is not enough time beside it to compare it with.
+/// Time that the load has lost in a span between two others: what is missing of the throughput, as seconds
+/// without any. `None` where there is not enough time beside it to compare it with.
 pub fn lost_seconds(moments: &[Moment], before: &Span, span: &Span, after: &Span) -> Option<f64> {
     let (open, close) = (span.open - MARGIN_SECONDS, span.close + MARGIN_SECONDS);
     let reference = ((close - open) / 2.0).max(REFERENCE_SECONDS_MIN);

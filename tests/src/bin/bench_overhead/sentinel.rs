@@ -1,10 +1,12 @@
-//! What an agent costs that only reads the sentinel: the time in which its threads run, compared with the time around it.
+//! What an agent costs that only reads the sentinel: the time in which its threads run, compared with the
+//! time around it.
 //!
-//! It arms no probe, so that nothing of it is beside the load while it sleeps. When it works, its processor time says, which is
-//! read with each line of db_bench's progress. What the load loses meanwhile is summed up over cycles in which everything
-//! that such an agent does comes round, and is spread over all of their time.
+//! It arms no probe, so that nothing of it is beside the load while it sleeps. When it works, its processor
+//! time says, which is read with each line of db_bench's progress. What the load loses meanwhile is summed up
+//! over cycles in which everything that such an agent does comes round, and is spread over all of their time.
 //!
-//! A line that took long is more likely to have met the agent at work, whatever made it long: this counts against the agent.
+//! A line that took long is more likely to have met the agent at work, whatever made it long: this counts
+//! against the agent.
 
 use super::moments::{MARGIN_SECONDS, Moment, REFERENCE_SECONDS_MIN, Span, follow, lost_seconds, settled};
 use super::statistics::Median;
@@ -79,7 +81,8 @@ impl Seen {
         }
     }
 
-    /// For each cycle the throughput by what it would have been without; those are left out of which a span cannot be compared.
+    /// For each cycle the throughput by what it would have been without; those are left out of which a span
+    /// cannot be compared.
     fn ratios(&self) -> Vec<f64> {
         let Some(begin) = self.spans.first().map(|first| first.close) else { return Vec::new() };
         let mut cycles: Vec<Option<f64>> = Vec::new();
@@ -118,7 +121,8 @@ mod tests {
     use super::*;
     use sexton_tests::steady_seeks::Progress;
 
-    /// 100 seconds; the agent works for a tenth of a second in each, and `slow` says what share of the seeks are made meanwhile.
+    /// 100 seconds; the agent works for a tenth of a second in each, and `slow` says what share of the seeks
+    /// are made meanwhile.
     fn seen(slow: f64) -> Seen {
         let mut seen = Seen::default();
         let (mut seeks, mut agent_ns) = (0.0, 0);

@@ -8,13 +8,11 @@ const MISS_CHANCE: f64 = 0.05;
 /// A median with a 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Median {
-    /// The median itself.
     pub value: f64,
     /// Lower end of the interval.
     pub low: f64,
     /// Upper end of the interval.
     pub high: f64,
-    /// Number of values.
     pub values: usize,
 }
 
@@ -40,7 +38,6 @@ impl Median {
         (self.high - self.value).max(self.value - self.low)
     }
 
-    /// The interval as JSON.
     pub fn interval(&self) -> Value {
         json!([rounded(self.low), rounded(self.high)])
     }
@@ -60,8 +57,8 @@ pub fn rounded(value: f64) -> f64 {
 /// Index of the interval's lower end in `count` sorted values: the greatest for which fewer values than that
 /// lie below the true median with at most half of [`MISS_CHANCE`].
 fn lower_rank(count: usize) -> Option<usize> {
-    // ln(C(count, below) / 2^count), for below = 0, 1, 2, ...: of thousands of values the first are too small for a
-    // number of their own.
+    // ln(C(count, below) / 2^count), for below = 0, 1, 2, ...: of thousands of values the first are too small
+    // for a number of their own.
     let mut ln_chance = count as f64 * 0.5f64.ln();
     let mut cumulated = 0.0;
     let mut rank = None;

@@ -1,8 +1,9 @@
-//! What the windows of a running agent cost: each one's time compared with the time just before and just after it.
+//! What the windows of a running agent cost: each one's time compared with the time just before and just
+//! after it.
 //!
-//! Between two windows nothing stands in the target, so an agent's own run has blocks with and without probes in turn; when
-//! they were, its log says. What a window costs is the throughput that is missing while it is open, arming and taking away
-//! included, and is spread over all the time since the window before it.
+//! Between two windows nothing stands in the target, so an agent's own run has blocks with and without probes
+//! in turn; when they were, its log says. What a window costs is the throughput that is missing while it is
+//! open, arming and taking away included, and is spread over all the time since the window before it.
 
 use super::beside::{AgentsWord, word_of};
 use super::moments::{Moment, Span, follow, lost_seconds, settled, unix_seconds};
@@ -19,8 +20,8 @@ const WARM_UP: Duration = Duration::from_secs(12);
 /// Windows before an interval is looked at.
 const WINDOWS_MIN: usize = 12;
 
-/// Lets the agent run until the interval is narrow enough, or for as long as is allowed. Gives the throughput, and what
-/// the agent says of its prices at the end.
+/// Lets the agent run until the interval is narrow enough, or for as long as is allowed. Gives the
+/// throughput, and what the agent says of its prices at the end.
 pub fn compare(
     load: &mut SteadySeeks,
     directory: &Path,
@@ -78,7 +79,8 @@ fn windows(log: &str, begin: f64) -> Result<Vec<Span>> {
     Ok(windows)
 }
 
-/// For each window but the first and the last: the throughput since the window before it, by what it would have been without.
+/// For each window but the first and the last: the throughput since the window before it, by what it would
+/// have been without.
 fn ratios(moments: &[Moment], windows: &[Span]) -> Vec<f64> {
     let ratio = |three: &[Span]| {
         let [before, window, after] = three else { return None };

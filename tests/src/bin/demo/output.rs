@@ -14,7 +14,6 @@ const HEADING_INTERVAL: u64 = 20;
 /// Filling is reported every so many percent when standard error is no terminal.
 const PLAIN_STEP_PERCENT: u64 = 25;
 
-/// Where the demo prints.
 pub struct Output {
     lines: u64,
     states_seen: BTreeMap<u64, String>,
@@ -22,7 +21,6 @@ pub struct Output {
 
 /// What came of it all.
 pub struct Verdict {
-    /// Before the agent.
     pub before: PhaseResult,
     /// After its first action.
     pub after: PhaseResult,
@@ -39,7 +37,6 @@ pub struct FillBar {
 }
 
 impl Output {
-    /// Nothing printed so far.
     pub fn new() -> Output {
         Output { lines: 0, states_seen: BTreeMap::new() }
     }
@@ -50,7 +47,6 @@ impl Output {
         println!("Its files are in {} and will be removed.", directory.display());
     }
 
-    /// Starts the filling's progress.
     pub fn fill_bar(&self) -> FillBar {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(1);
@@ -63,7 +59,6 @@ impl Output {
         FillBar { bar, next_percent: std::cell::Cell::new(PLAIN_STEP_PERCENT) }
     }
 
-    /// The filled table.
     pub fn filled(&self, filled: &Filled, pid: u32) {
         println!(
             "Filled in {:.0} s; the queue is process {pid}. RocksDB's own compactions are on and have settled:",
@@ -211,7 +206,6 @@ impl FillBar {
         }
     }
 
-    /// Removes the bar.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -34,7 +34,6 @@ pub struct PhaseResult {
 }
 
 impl Phase {
-    /// Nothing so far.
     pub fn new() -> Result<Phase> {
         Ok(Phase {
             latencies: Histogram::new_with_max(LATENCY_MAX_NS, DIGITS).context("making a histogram")?,

@@ -58,12 +58,10 @@ impl Stage {
         Ok(Stage { workload, _hook_socket: HookSocket(socket), directory })
     }
 
-    /// Where the files are.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The workload's process id.
     pub fn pid(&self) -> u32 {
         self.workload.process.pid()
     }

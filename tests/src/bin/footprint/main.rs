@@ -18,7 +18,6 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The defaults, said so.
 const POLICY: &str = "mode: advise\n";
 /// The first window, which is always opened, and the first reading of all processes are over by then.
 const SETTLING: Duration = Duration::from_secs(10);

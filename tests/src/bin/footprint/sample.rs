@@ -13,7 +13,6 @@ const TICK_NS: u64 = 10_000_000;
 /// A process at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// Resident memory.
     pub resident_bytes: u64,
     /// Time on a processor, its ended children included, nanoseconds.
     cpu_ns: u64,
@@ -58,15 +57,12 @@ fn children_ns(stat: &str) -> Result<u64> {
 /// What was measured over a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Greatest resident memory seen.
     pub resident_bytes: u64,
-    /// Share of one core.
     pub cpu_ratio: f64,
     wakeups_per_second: f64,
 }
 
 impl Sample {
-    /// From two readings.
     pub fn between(before: &Reading, after: &Reading, elapsed: Duration, resident_bytes: u64) -> Sample {
         let seconds = elapsed.as_secs_f64();
         Sample {

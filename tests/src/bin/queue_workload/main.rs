@@ -20,9 +20,7 @@ use table::{Settings, Table};
 
 /// Keys between two lines about the filling: some ten lines a second.
 const FILL_REPORT_KEYS: u64 = 40_000;
-/// Creates to one list.
 const CREATES_PER_ROUND: u64 = 20;
-/// Deletes to one list.
 const DELETES_PER_ROUND: u64 = 8;
 
 /// Fills a RocksDB table in the manner of a queue, then creates, deletes and lists at a steady pace.
@@ -58,11 +56,12 @@ struct Arguments {
     /// Threads that list; when all are in a list, the lists due meanwhile are counted as missed.
     #[arg(long, default_value_t = 2)]
     list_threads: u32,
-    /// Keys in a bucket: so many follow each other below one prefix, and lists begin at the prefix of the oldest key;
-    /// 0: all keys are below one.
+    /// Keys in a bucket: so many follow each other below one prefix, and lists begin at the prefix of the
+    /// oldest key; 0: all keys are below one.
     #[arg(long, default_value_t = 0)]
     bucket_keys: u64,
-    /// Pause between two reads of the whole table that compare it with what was written, milliseconds; 0: none.
+    /// Pause between two reads of the whole table that compare it with what was written, milliseconds; 0:
+    /// none.
     #[arg(long, default_value_t = 0)]
     verify_interval_ms: u64,
     /// L0 files from which on RocksDB compacts them by itself.
@@ -74,7 +73,8 @@ struct Arguments {
     /// Files in L0 of a second column family that nobody reads, and that RocksDB leaves there.
     #[arg(long, default_value_t = 0)]
     level0_files_elsewhere: u16,
-    /// Bytes a second that RocksDB may write in flushes and compactions (its rate limiter); 0: as many as it can.
+    /// Bytes a second that RocksDB may write in flushes and compactions (its rate limiter); 0: as many as it
+    /// can.
     #[arg(long, default_value_t = 0)]
     background_bytes_per_second: u32,
     /// Lookups of a live key before each list, for as long as the file of `--lookups-while` is there.
@@ -83,7 +83,8 @@ struct Arguments {
     /// See `--lookups-per-list`.
     #[arg(long)]
     lookups_while: Option<PathBuf>,
-    /// Second of the paced part in which the whole table is compacted in one call, as an operator's tool does.
+    /// Second of the paced part in which the whole table is compacted in one call, as an operator's tool
+    /// does.
     #[arg(long)]
     compact_at: Option<u64>,
 }

@@ -24,15 +24,12 @@ pub struct Pace {
     pub deletes_per_second: u32,
     /// Lists a second, over all threads.
     pub lists_per_second: u32,
-    /// Threads that list.
     pub list_threads: u32,
     /// Lookups of a live key before each list, for as long as that file is there.
     pub lookups_per_list: u32,
-    /// Which file.
     pub lookups_while: Option<PathBuf>,
     /// Pause between two reads of the whole table; zero: none.
     pub verify_interval: Duration,
-    /// How long.
     pub duration: Duration,
     /// When the whole table is compacted in one call.
     pub compact_at: Option<Duration>,
@@ -47,13 +44,10 @@ struct Written {
 /// What the threads did since it was last taken.
 #[derive(Default)]
 pub struct Done {
-    /// Lists that ended.
     pub lists: Vec<List>,
     /// Lists that were due while all threads were in a list.
     pub lists_missed: u64,
-    /// Keys created.
     pub creates: u64,
-    /// Keys deleted.
     pub deletes: u64,
     /// How long each create and delete took, nanoseconds.
     pub write_latencies_ns: Vec<u64>,

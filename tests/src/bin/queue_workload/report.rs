@@ -21,7 +21,6 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Nothing so far.
     pub fn new() -> Result<Reporter> {
         Ok(Reporter { latencies: histogram()?, ended: Ended::default(), second: 0 })
     }
@@ -63,7 +62,6 @@ impl Reporter {
         print(&Line::Second(Box::new(second)))
     }
 
-    /// Prints the sums.
     pub fn end(mut self, elapsed: Duration) -> Result<()> {
         self.ended.elapsed_ns = nanoseconds(elapsed);
         self.ended.lists = self.latencies.len();

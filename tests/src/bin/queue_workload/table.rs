@@ -31,13 +31,12 @@ const LIMITED_WRITE_BYTES: u64 = 16 << 10;
 const LIMITER_REFILL_US: i64 = 100_000;
 /// Chance of what is less urgent; RocksDB's default.
 const LIMITER_FAIRNESS: i32 = 10;
-/// L0 files from which on RocksDB compacts those of the other column family: as many as those at which it delays writes
-/// by default.
+/// L0 files from which on RocksDB compacts those of the other column family: as many as those at which it
+/// delays writes by default.
 const LEVEL0_FILES_ELSEWHERE_MAX: i32 = 20;
 /// RocksDB's own compactions settle within seconds; when not, the paced part begins anyway.
 const SETTLE_LIMIT: Duration = Duration::from_secs(20);
 
-/// The table.
 pub struct Table {
     database: DB,
     options: Options,
@@ -64,11 +63,9 @@ pub struct Settings<'a> {
     pub background_bytes_per_second: u32,
 }
 
-/// What one list cost.
 pub struct List {
     /// From the creation of the iterator to its end.
     pub latency: Duration,
-    /// Keys returned.
     pub keys: u64,
     /// Tombstones stepped over, by `PerfContext`.
     pub tombstones_skipped: u64,
@@ -77,7 +74,6 @@ pub struct List {
 }
 
 impl Table {
-    /// Creates the database.
     pub fn open(settings: &Settings<'_>) -> Result<Table> {
         let directory = settings.directory;
         let mut blocks = BlockBasedOptions::default();
@@ -187,8 +183,8 @@ impl Table {
         Ok(())
     }
 
-    /// Reads the whole table as of one moment; fails at the first key or value that was not written so. `written`
-    /// gives how many keys have been created and deleted.
+    /// Reads the whole table as of one moment; fails at the first key or value that was not written so.
+    /// `written` gives how many keys have been created and deleted.
     pub fn verify(&self, written: impl Fn() -> (u64, u64)) -> Result<Verified> {
         let before = written();
         let mut iterator = self.database.raw_iterator_cf(self.family()?);

@@ -13,12 +13,9 @@ const BLOCK_CACHE_BYTES: usize = 256 << 10;
 /// Keys in a row after which the deletions begin anew.
 pub const STRIDE: u64 = 100;
 
-/// What the databases hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Databases.
     pub databases: u32,
-    /// Column families in each.
     pub column_families: u32,
     /// Keys written to each column family.
     pub keys: u64,
@@ -50,14 +47,11 @@ pub fn key(number: u64) -> Vec<u8> {
 
 /// One open database, and its options, which hold its statistics.
 pub struct Open {
-    /// The database.
     pub database: DB,
     options: Options,
 }
 
-/// The open databases.
 pub struct Databases {
-    /// What they hold.
     pub plan: Plan,
     parent: PathBuf,
     open: RwLock<Vec<Open>>,
@@ -83,7 +77,6 @@ impl Databases {
         self.open.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes all, opens all.
     pub fn reopen(&self) -> Result<()> {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         open.clear();

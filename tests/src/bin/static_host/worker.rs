@@ -15,11 +15,9 @@ const KEYS_PER_LIST: u64 = 60;
 
 /// What one thread did in one step.
 pub struct Done {
-    /// Positioning calls.
     pub operations: u64,
     /// Tombstones between the keys that were returned, by the plan.
     pub tombstones_planned: u64,
-    /// What RocksDB counted.
     pub thread: ThreadCounters,
 }
 
@@ -48,7 +46,6 @@ impl Worker {
         Ok(Worker { begin, done, thread })
     }
 
-    /// Lets it list once.
     pub fn begin(&self) -> Result<()> {
         self.begin.send(()).context("a thread has ended")
     }
@@ -58,7 +55,6 @@ impl Worker {
         self.done.recv().context("a thread has ended")?
     }
 
-    /// Ends it.
     pub fn end(self) -> Result<()> {
         drop(self.begin);
         self.thread.join().map_err(|_| anyhow!("a thread panicked"))

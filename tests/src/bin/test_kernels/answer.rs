@@ -12,13 +12,11 @@ const LACKS: &str = "lacks: ";
 /// Exit status of `timeout` when it had to end the command.
 const TIMED_OUT: &str = "124";
 
-/// How a test ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// The guest was gone before.
     #[default]
     NotRun,
-    /// It held.
     Passed {
         /// How long it took, seconds of the guest.
         seconds: u64,
@@ -43,10 +41,8 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// What one guest said.
 #[derive(Debug)]
 pub struct Answer {
-    /// The kernel's series.
     pub kernel: String,
     /// What its kernel lacks, each with the reason; `None` when the guest did not say.
     pub lacks: Option<Vec<String>>,
@@ -62,7 +58,6 @@ struct Running {
 }
 
 impl Answer {
-    /// Nothing said yet.
     pub fn new(kernel: &str) -> Answer {
         Answer {
             kernel: kernel.to_owned(),

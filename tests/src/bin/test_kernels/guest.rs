@@ -1,8 +1,9 @@
-//! A virtual machine with another kernel: emulated, two processors, no network, this machine's root read-only.
+//! A virtual machine with another kernel: emulated, two processors, no network, this machine's root
+//! read-only.
 //!
 //! Kernel and initial RAM disk come from `tests/kernels/setup.sh`; what happens inside stands in
-//! `tests/kernels/init`. Two serial ports: the first is the kernel's console and goes to a file, the second is
-//! what the script prints.
+//! `tests/kernels/init`. Two serial ports: the first is the kernel's console and goes to a file, the second
+//! is what the script prints.
 
 use anyhow::{Context, Result, bail};
 use sexton_tests::artifact;
@@ -13,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Booting takes some ten seconds. Now and then an emulated kernel loses a timer in its first seconds and waits
-/// for ever; then it is booted again.
+/// Booting takes some ten seconds. Now and then an emulated kernel loses a timer in its first seconds and
+/// waits for ever; then it is booted again.
 const BOOT_LIMIT: Duration = Duration::from_secs(120);
 /// How often a guest is booted before it is given up.
 const BOOTS_MAX: u32 = 3;

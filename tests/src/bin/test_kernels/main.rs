@@ -1,8 +1,8 @@
-//! Runs the end-to-end tests that are tagged for it under other kernels, each in a virtual machine, and prints
-//! a table: kernel by test, and what each kernel lacks.
+//! Runs the end-to-end tests that are tagged for it under other kernels, each in a virtual machine, and
+//! prints a table: kernel by test, and what each kernel lacks.
 //!
-//! The kernels are Debian's, unpacked by `tests/kernels/setup.sh`; the guest's root is this machine's, read-only.
-//! Nothing is built here: the test programs come as cargo's JSON messages on standard input
+//! The kernels are Debian's, unpacked by `tests/kernels/setup.sh`; the guest's root is this machine's,
+//! read-only. Nothing is built here: the test programs come as cargo's JSON messages on standard input
 //! (`cargo test --no-run --message-format=json`). This file puts the parts together; what is run stands in
 //! [`suite`], how a guest is run in [`guest`], what a guest says in [`answer`], the table in [`table`].
 

@@ -8,8 +8,8 @@ use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A test that has not ended after this has hung: emulated, the longest takes two minutes, and four on a machine that builds
-/// beside it.
+/// A test that has not ended after this has hung: emulated, the longest takes two minutes, and four on a
+/// machine that builds beside it.
 const TEST_LIMIT_SECONDS: u64 = 600;
 /// Emulated, everything takes ten to twenty times as long; the tests make their databases that much smaller.
 const SLOWNESS: u64 = 20;
@@ -19,7 +19,6 @@ const SLOWNESS: u64 = 20;
 pub struct Test {
     /// The file it stands in, `db_bench` for `tests/tests/db_bench.rs`.
     pub program: String,
-    /// Its name inside.
     pub name: String,
     executable: PathBuf,
 }
@@ -33,7 +32,6 @@ impl std::fmt::Display for Test {
 /// The tests of one run, in the order in which they are run.
 #[derive(Debug)]
 pub struct Suite {
-    /// What is run.
     pub tests: Vec<Test>,
 }
 
