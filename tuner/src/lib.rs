@@ -32,6 +32,7 @@ pub mod price_correction;
 pub mod queue;
 pub mod range;
 pub mod rank;
+pub mod ranker;
 pub mod relief;
 pub mod remedy;
 pub mod replaced;

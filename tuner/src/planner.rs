@@ -16,15 +16,13 @@ use crate::plan::{
 use crate::policy::{ActuatorKind, Mode, Naming, Policy, RemedyKind, TargetPolicy};
 use crate::queue::{DisplacedBy, QUEUE_CAPACITY, Queue, Wanted};
 use crate::range::KeyRange;
-use crate::rank::{
-    AssessError, COST_BYTES_MIN, RangeAssessment, assess, by_column_family, compare, observations_of, parts,
-};
+use crate::rank::{AssessError, RangeAssessment, assess, by_column_family, compare, observations_of, parts};
 use crate::remedy::{Case, Remedy, are_in_memtables};
 use crate::run::cooldown::has_rested;
 use crate::schedule::io_budget_at;
 use crate::slice::{self, Slice, SliceInput, slices};
 use crate::throttle::{ThrottleSetting, ThrottleStep, throttle_values};
-use crate::words;
+use crate::{ranker, words};
 use std::collections::BTreeMap;
 
 /// Least share of a range's pain that compaction must relieve; below it readers wait for block reads.
@@ -295,7 +293,7 @@ impl<'a> Planner<'a> {
                 range: slice.range,
             };
             let wanted = Wanted {
-                relief_per_byte: relief / price(slice.cost_bytes, slice.linked_bytes),
+                relief_per_byte: worth(relief, slice.cost_bytes, slice.linked_bytes),
                 is_estimated: range.is_estimated,
                 queued_at: self.input.now,
                 compact,
@@ -566,9 +564,9 @@ fn may_be_acted_on(policy: &TargetPolicy, evidence: &Evidence) -> Result<(), (Ru
     }
 }
 
-/// What compacting takes: bytes that are rewritten, and bytes that hard links keep on the disk beside them.
-fn price(cost_bytes: u64, linked_bytes: u64) -> f64 {
-    cost_bytes.saturating_add(linked_bytes).max(COST_BYTES_MIN) as f64
+/// Compacting takes bytes that are rewritten, and bytes that hard links keep on the disk beside them.
+fn worth(relief: f64, cost_bytes: u64, linked_bytes: u64) -> f64 {
+    ranker::worth(relief, cost_bytes.saturating_add(linked_bytes))
 }
 
 /// Whether a range hurts enough and compacting it would help.
@@ -641,7 +639,7 @@ impl Whole {
     }
 
     fn is_sliver(&self, relief_per_byte: f64, range: &RangeAssessment) -> bool {
-        let average = range.relief_seconds_per_second / price(self.cost_bytes, self.linked_bytes);
+        let average = worth(range.relief_seconds_per_second, self.cost_bytes, self.linked_bytes);
         self.deletions > 0 && relief_per_byte < average * SLIVER_SHARE
     }
 }

@@ -10,16 +10,12 @@ use crate::pain::{Events, Scale, events};
 use crate::policy::{Policy, TargetPolicy};
 use crate::range::KeyRange;
 use crate::remedy::mostly;
-use crate::words;
+use crate::{ranker, words};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most observations of one window that are looked at; the rest counts as lost records do.
 pub const OBSERVATIONS_MAX: usize = 100_000;
-
-/// A compaction is taken to cost at least this much: opening and writing files has a price of its own,
-/// and a range whose tombstones are all in a memtable (0 bytes in files) still has to be flushed.
-pub const COST_BYTES_MIN: u64 = 1 << 20;
 
 /// Why evidence could not be assessed.
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +101,7 @@ pub struct RangeAssessment {
     pub block_read_seconds_per_second: f64,
     /// Bytes that compacting it would rewrite, over all levels; `None` where its SST files cannot be seen.
     pub cost_bytes: Option<u64>,
-    /// Relief per byte rewritten (at least [`COST_BYTES_MIN`] bytes): the rank. 0 where the cost is not
+    /// Relief per byte rewritten (at least [`crate::ranker::COST_BYTES_MIN`] bytes): the rank. 0 where the cost is not
     /// known.
     pub relief_per_byte: f64,
     /// In words.
@@ -351,7 +347,7 @@ impl Assessor<'_> {
             unexplained_seconds_per_second: per_second(row.unexplained_ns as f64 / 1e9),
             block_read_seconds_per_second: per_second(row.block_read_ns as f64 / 1e9),
             cost_bytes,
-            relief_per_byte: cost_bytes.map_or(0.0, |bytes| relief / bytes.max(COST_BYTES_MIN) as f64),
+            relief_per_byte: cost_bytes.map_or(0.0, |bytes| ranker::worth(relief, bytes)),
             reason: String::new(),
         };
         assessment.reason = self.reason(&assessment);

@@ -18,7 +18,8 @@
 
 use crate::options::{Against, ColumnFamilyOptions, RUN_TIME_OPTIONS, RunTimeOption, SPOILT_BY};
 use crate::policy::{Policy, RemedyKind};
-use crate::rank::{COST_BYTES_MIN, RangeAssessment};
+use crate::rank::RangeAssessment;
+use crate::ranker::{self, COST_BYTES_MIN};
 use crate::words;
 
 /// From this share of tombstones in memtables on the pain lies there, and not in SST files.
@@ -98,9 +99,9 @@ impl Case<'_> {
         let flush_bytes = self.options.write_buffer_size.max(COST_BYTES_MIN);
         let mut best = (0.0, Remedy::None);
         let mut offer = |relief: f64, bytes: u64, remedy: Remedy| {
-            let per_byte = relief / bytes.max(COST_BYTES_MIN) as f64;
-            if per_byte > best.0 {
-                best = (per_byte, remedy);
+            let worth = ranker::worth(relief, bytes);
+            if worth > best.0 {
+                best = (worth, remedy);
             }
         };
         if self.allows(RemedyKind::Compact) {

@@ -3,7 +3,7 @@
 
 use crate::cost::Levels;
 use crate::plan::{CompactRange, Rule};
-use crate::rank::COST_BYTES_MIN;
+use crate::ranker::COST_BYTES_MIN;
 use crate::slice::prediction_of;
 use crate::words;
 
