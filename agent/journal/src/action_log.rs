@@ -17,17 +17,13 @@ use sexton_tuner::plan::{Plan, Refusal};
 use sexton_tuner::policy::KeyDisplay;
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::run::{
-    Action, ActionId, ActionKind, ActionState, Claim, DatabaseIdentity, End, JobId, Moment, Outcome, Paused,
-    Phase, Place, ProcessId, Running,
+    ACTIONS_STORED_MAX, Action, ActionId, ActionKind, ActionState, Claim, DatabaseIdentity, End, JobId,
+    Moment, Outcome, Paused, Phase, Place, ProcessId, Running,
 };
 use sexton_tuner::verify::Seen;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Actions remembered, all targets together: a week, the longest back-off, at one action every two and a half
-/// minutes.
-const ACTIONS_STORED_MAX: usize = 4_096;
 
 /// Actions published: a day of one action every ten minutes.
 pub const ACTIONS_PUBLISHED_MAX: usize = 144;

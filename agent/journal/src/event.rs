@@ -347,6 +347,21 @@ impl Display for Subject {
     }
 }
 
+impl Display for Started {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
+        let Started { subject, cost_bytes, reason } = self;
+        write!(formatter, "{subject} started, {cost_bytes} bytes expected: {reason}")
+    }
+}
+
+impl Display for Ended {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
+        let Ended { subject, state, duration_seconds, outcome, .. } = self;
+        let state: &str = state.into();
+        write!(formatter, "{subject} {state} after {duration_seconds:.3} s: {outcome}")
+    }
+}
+
 impl Display for OptionChange {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
         let OptionChange { target, database, column_family, name, value } = self;
@@ -367,20 +382,13 @@ impl Display for EventKind {
             ),
             EventKind::SliceStarted(started)
             | EventKind::FlushStarted(started)
-            | EventKind::SettingChangeStarted(started) => {
-                let Started { subject, cost_bytes, reason } = started;
-                write!(formatter, "{subject} started, {cost_bytes} bytes expected: {reason}")
-            }
+            | EventKind::SettingChangeStarted(started) => started.fmt(formatter),
             EventKind::SlicePaused { subject, guard, reason } => {
                 write!(formatter, "{subject} paused by {guard}: {reason}")
             }
             EventKind::SliceDone(ended)
             | EventKind::FlushDone(ended)
-            | EventKind::SettingChangeDone(ended) => {
-                let Ended { subject, state, duration_seconds, outcome, .. } = ended;
-                let state: &str = state.into();
-                write!(formatter, "{subject} {state} after {duration_seconds:.3} s: {outcome}")
-            }
+            | EventKind::SettingChangeDone(ended) => ended.fmt(formatter),
             EventKind::Verified { subject, helped, reason, .. } => {
                 let verdict = if *helped { "helped" } else { "did not help" };
                 write!(formatter, "{subject} {verdict}: {reason}")

@@ -36,10 +36,9 @@ pub use action_log::{ACTIONS_PUBLISHED_MAX, Begun, Journal, Listed};
 pub use counts::ActionCounts;
 pub use error::JournalError;
 pub use event::{ActionName, EndName, Ended, Event, EventKind, OptionChange, Started, Subject};
-pub use event_log::{EVENTS_PUBLISHED_MAX, EventLog};
-pub use options::{OptionRecord, Options, Wish, is_same_value};
+pub use event_log::EVENTS_PUBLISHED_MAX;
+pub use options::{OptionRecord, Options, Wish};
 pub use orphans::OrphanedCompactions;
-pub use state::State;
 pub use throttles::ThrottleKey;
 pub use verification::Pending;
 

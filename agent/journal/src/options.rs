@@ -190,12 +190,6 @@ impl Journal {
     }
 }
 
-/// Whether two values of an option are the same one: RocksDB writes 0.01 as 0.010000.
-pub fn is_same_value(one: &str, two: &str) -> bool {
-    let number = |text: &str| text.trim().parse::<f64>().ok();
-    one == two || number(one).is_some_and(|one| number(two) == Some(one))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -257,11 +251,5 @@ mod tests {
         }
         assert_eq!(options.records().len(), OPTIONS_STORED_MAX);
         assert_eq!(options.records().first().unwrap().name, "wanted");
-    }
-
-    #[test]
-    fn values_are_compared_as_rocksdb_writes_them() {
-        assert!(is_same_value("0.01", "0.010000") && is_same_value("kLZ4", "kLZ4"));
-        assert!(!is_same_value("0", "1000") && !is_same_value("true", "1"));
     }
 }

@@ -2,12 +2,9 @@
 //! that did not end. What a hook has begun goes on without an agent, and is a compaction on its block device
 //! until its RocksDB runs none.
 
-use sexton_tuner::run::ProcessId;
+use sexton_tuner::run::{ORPHAN_TIME_MAX, ProcessId};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// How long one is taken to run where its RocksDB cannot be asked: none may take longer.
-const RUN_TIME_MAX: Duration = Duration::from_secs(600);
+use std::time::Instant;
 
 struct Orphan {
     process: ProcessId,
@@ -41,7 +38,7 @@ impl OrphanedCompactions {
     ) {
         self.0.retain(|orphan| match running(&orphan.process, &orphan.database) {
             Some(running) => running > 0,
-            None => is_alive(&orphan.process) && orphan.since.elapsed() < RUN_TIME_MAX,
+            None => is_alive(&orphan.process) && orphan.since.elapsed() < ORPHAN_TIME_MAX,
         });
     }
 }

@@ -4,7 +4,6 @@
 use super::action_log::{ACTIONS_PUBLISHED_MAX, Begun, Journal};
 use super::options::{OptionRecord, Wish};
 use super::throttles::ThrottleKey;
-use super::verification::VERIFY_WINDOWS_MAX;
 use sexton_tuner::daily::DailyBytes;
 use sexton_tuner::guard::{Guard, GuardRefusal};
 use sexton_tuner::key::Key;
@@ -14,7 +13,7 @@ use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
 use sexton_tuner::run::{
     Action, ActionId, ActionKind, DatabaseIdentity, End, JobId, Outcome, Place, ProcessId, SettingChange,
-    Verification,
+    VERIFY_WINDOWS_MAX, Verification,
 };
 use sexton_tuner::schedule::{BudgetBucket, io_budget_at};
 use sexton_tuner::throttle::{ThrottleSetting, ThrottleState};

@@ -2,16 +2,7 @@
 
 use super::action_log::Journal;
 use super::clock;
-use sexton_tuner::run::{Action, ActionId, ActionKind, ActionState, Claim, SettingChange, Verification};
-use std::time::Duration;
-
-/// Windows that an action is waited for to be verified: without readers there is nothing to measure, and
-/// where the probe budget cuts windows short it takes several to see enough.
-pub(super) const VERIFY_WINDOWS_MAX: u32 = 24;
-
-/// How long an option is given to show what it is good for: it works by flushes, compactions and reads that
-/// come after it.
-const OPTION_SETTLES_FOR: Duration = Duration::from_secs(10);
+use sexton_tuner::run::{Action, ActionId, ActionState, Claim, VERIFY_WINDOWS_MAX, Verification};
 
 /// An action that is to be verified.
 #[derive(Clone, Debug)]
@@ -21,19 +12,13 @@ pub struct Pending {
     pub claim: Claim,
 }
 
-/// Whether it can be measured by now.
-fn is_due(action: &Action) -> bool {
-    let is_option = matches!(action.kind, ActionKind::ChangeSetting(SettingChange::Option(_)));
-    let settles_for = if is_option { OPTION_SETTLES_FOR } else { Duration::ZERO };
-    action.state.end().is_some_and(|end| clock::now().since(&end.at) >= settles_for)
-}
-
 impl Journal {
     /// Actions on a target that can be verified now.
     pub fn pending<'a>(&'a self, target: &'a str) -> impl Iterator<Item = Pending> + 'a {
+        let now = clock::now();
         let actions = self.actions.iter().rev().map(|entry| &entry.action);
-        let due =
-            actions.filter(move |it| it.kind.target() == target && it.awaits_verification() && is_due(it));
+        let due = actions
+            .filter(move |it| it.kind.target() == target && it.awaits_verification() && it.wants_window(now));
         due.filter_map(|action| Some(Pending { id: action.id, claim: action.claim.clone()? }))
     }
 

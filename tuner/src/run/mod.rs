@@ -52,3 +52,4 @@ pub use running::{CANCEL_INTERVAL, CANCEL_TIME_MAX, MEASURE_TIME_MAX};
 pub use setting::{PerfLevelChange, Setting, SettingChange, SettingKind};
 pub use state::{ActionState, InDoubt, Paused, Phase, Retrying, Running, SettingFailure, Stop, StopReason};
 pub use step::step;
+pub use verifying::VERIFY_WINDOWS_MAX;
