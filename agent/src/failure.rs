@@ -14,8 +14,8 @@ pub const EXIT_USAGE: u8 = 2;
 #[derive(Debug)]
 pub struct Failure {
     cause: String,
-    /// Something to look at between cause and help: a picture of the policy's line.
-    picture: Option<String>,
+    /// Something to look at between cause and help: an excerpt of the policy's line.
+    excerpt: Option<String>,
     help: String,
     exit_code: u8,
 }
@@ -23,7 +23,7 @@ pub struct Failure {
 impl Failure {
     /// Something could not be done: exit code 1.
     pub fn new(cause: impl Display, help: impl Display) -> Failure {
-        Failure { cause: one_line(cause), picture: None, help: one_line(help), exit_code: EXIT_FAILED }
+        Failure { cause: one_line(cause), excerpt: None, help: one_line(help), exit_code: EXIT_FAILED }
     }
 
     /// What was asked for makes no sense: exit code 2.
@@ -32,8 +32,8 @@ impl Failure {
     }
 
     /// The same failure with something to look at.
-    pub fn with_picture(self, picture: String) -> Failure {
-        Failure { picture: Some(picture), ..self }
+    pub fn with_excerpt(self, excerpt: String) -> Failure {
+        Failure { excerpt: Some(excerpt), ..self }
     }
 
     /// What went wrong, one line.
@@ -49,8 +49,8 @@ impl Failure {
     /// Prints the failure to standard error and gives the exit code.
     pub fn report(&self) -> ExitCode {
         eprintln!("error: {}", self.cause);
-        if let Some(picture) = &self.picture {
-            eprintln!("{picture}");
+        if let Some(excerpt) = &self.excerpt {
+            eprintln!("{excerpt}");
         }
         eprintln!("help: {}", self.help);
         ExitCode::from(self.exit_code)

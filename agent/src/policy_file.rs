@@ -47,7 +47,7 @@ fn failure(path: &Path, text: &str, error: &PolicyError) -> Failure {
     };
     let failure = Failure::usage(format!("{}{place}: {}", path.display(), error.message), &error.help);
     match picture(path, text, error) {
-        Some(picture) => failure.with_picture(picture),
+        Some(picture) => failure.with_excerpt(picture),
         None => failure,
     }
 }

@@ -1,5 +1,5 @@
-//! What something is worth: by this number ranges, slices and remedies are all ordered, so another way to rank is another
-//! function here.
+//! What something is worth: by this number ranges, slices and remedies are all ordered, so another way to
+//! rank is another function here.
 
 /// A compaction is taken to cost at least this much: opening and writing files has a price of its own,
 /// and a range whose tombstones are all in a memtable (0 bytes in files) still has to be flushed.

@@ -150,11 +150,9 @@ impl Shared {
             let cancelled = running.cancelled || done.closed_by_owner;
             let error = done.error.or_else(|| cancelled.then(|| "cancelled".to_owned()));
             let duration_ns = nanoseconds(running.started);
-            log::line(&format!(
-                "{} {} ended after {duration_ns} ns: {error:?}",
-                running.job.name(),
-                running.id
-            ));
+            let (name, id) = (running.job.name(), running.id);
+            let result = error.as_deref().unwrap_or("done");
+            log::line(&format!("{name} {id} ended after {duration_ns} ns: {result}"));
             if jobs.outcomes.len() >= OUTCOMES_KEPT_MAX {
                 jobs.outcomes.remove(0);
             }

@@ -17,7 +17,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 pub fn run(listener: &UnixListener, library: Option<&OsStr>) {
     let rocksdb = match RocksDb::find(library) {
         Ok(rocksdb) => {
-            log::line(&format!("RocksDB in {}, missing: {:?}", rocksdb.library, rocksdb.missing));
+            let missing = rocksdb.missing.join(" ");
+            log::line(&format!("RocksDB in {}, functions missing: {missing}", rocksdb.library));
             Some(Arc::new(rocksdb))
         }
         Err(reason) => {
@@ -51,13 +52,14 @@ pub fn run(listener: &UnixListener, library: Option<&OsStr>) {
         };
         match socket::peer(&stream) {
             Ok(peer) if peer.is_allowed(socket::effective_user()) => {
-                log::line(&format!("serving {peer:?}"));
+                log::line(&format!("serving process {} of user {}", peer.process, peer.user));
                 if serve(&stream, peer, listener.as_fd(), &mut hook) == Next::End {
                     log::line("told to go");
                     return;
                 }
             }
-            refused => log::line(&format!("dropped a client that may not speak: {refused:?}")),
+            Ok(peer) => log::line(&format!("dropped a client of user {}, who may not speak", peer.user)),
+            Err(error) => log::line(&format!("dropped a client that is not known: {error}")),
         }
     }
 }

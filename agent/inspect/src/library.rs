@@ -81,7 +81,7 @@ pub fn ask(executable: &Path, path: &Path) -> Result<u32, String> {
         .map_err(|error| format!("the process that asked it said nothing that can be read: {error}"))?;
     match serde_json::from_str(&output) {
         Ok(Answer::Offsets(offsets)) => {
-            offsets.skip_offset().ok_or_else(|| format!("its answer makes no sense: {offsets:?}"))
+            offsets.skip_offset().ok_or_else(|| "its answer makes no sense".to_owned())
         }
         Ok(Answer::Failed(reason)) => Err(reason),
         Err(_) => Err("the process that asked it ended without an answer".into()),

@@ -174,7 +174,8 @@ fn multi_links() -> (Answer, Answer) {
         Some(libc::EBADF) => {
             Answer::No("its process filter means one thread; that was put right with Linux 6.6.35".into())
         }
-        code => Answer::Unknown(format!("it gave no usable answer ({code:?})")),
+        Some(code) => Answer::Unknown(format!("it gave no usable answer: error {code}")),
+        None => Answer::Unknown("it gave no usable answer".into()),
     };
     (multi, filter)
 }

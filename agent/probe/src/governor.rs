@@ -231,7 +231,11 @@ fn all_were_hit(hits: &ProbeHits) -> Result<(), ProbeError> {
     };
     match hits.sites.iter().find(|site| !is_hit(site)) {
         None => Ok(()),
-        Some(missed) => Err(impossible(format!("our own functions ran past their probes: {missed:?}"))),
+        Some(missed) => {
+            let SiteHits { site, entries, entries_skipped, .. } = missed;
+            let counted = format!("{}: {entries} hits, {entries_skipped} skipped", site.label());
+            Err(impossible(format!("our own functions ran past their probes: {counted}")))
+        }
     }
 }
 
