@@ -9,7 +9,6 @@ pub mod command;
 pub mod doctor;
 pub mod engine;
 pub mod failure;
-pub mod keeper;
 pub mod log;
 pub mod policy_file;
 pub mod snapshot;

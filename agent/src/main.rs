@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         Command::Targets(arguments) => targets::run(arguments),
         Command::Policy(arguments) => policy::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
-        Command::KeepPerfLevel(arguments) => return sexton::keeper::child::main(*arguments),
+        Command::KeepPerfLevel(arguments) => return sexton_execute::perf_level::child::main(*arguments),
         Command::ReadSst(_) | Command::AskLibrary(_) => return ExitCode::FAILURE,
     };
     match result {

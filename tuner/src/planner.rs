@@ -13,7 +13,7 @@ use crate::plan::{
     Action, COMPACTIONS_MAX, CompactRange, Flush, Plan, PlanInput, PlanTarget, REFUSALS_MAX, Refusal, Rule,
     SetOptions, SetThrottle,
 };
-use crate::policy::{ActuatorKind, Mode, Naming, Policy, RemedyKind, TargetPolicy};
+use crate::policy::{Mode, Naming, Policy, RemedyKind, TargetPolicy};
 use crate::queue::{DisplacedBy, QUEUE_CAPACITY, Queue, Wanted};
 use crate::range::KeyRange;
 use crate::rank::{AssessError, RangeAssessment, assess, by_column_family, compare, observations_of, parts};
@@ -194,7 +194,7 @@ impl<'a> Planner<'a> {
         };
         // Only the hook can flush and set options.
         let needs_hook = |kind: &RemedyKind| matches!(kind, RemedyKind::Flush | RemedyKind::Options);
-        let has_hook = target.policy.actuator == ActuatorKind::Hook;
+        let has_hook = target.policy.actuator.has_hook();
         let remedies = target.policy.remedies.iter().copied();
         let allowed: Vec<RemedyKind> = remedies.filter(|kind| has_hook || !needs_hook(kind)).collect();
         let rests = |kind| self.rested(evidence, &column_family, &range.range, kind).is_err();
@@ -269,9 +269,10 @@ impl<'a> Planner<'a> {
             max_slice_bytes: self.input.policy.max_slice_bytes.bytes(),
             are_in_memtables: are_in_memtables(range),
         };
-        let slices = match target.policy.actuator {
-            ActuatorKind::Sql => vec![slice::column_family(&family.levels, &parts, &range.range)],
-            ActuatorKind::Hook | ActuatorKind::Exec | ActuatorKind::None => slices(&input),
+        let slices = if target.policy.actuator.takes_ranges() {
+            slices(&input)
+        } else {
+            vec![slice::column_family(&family.levels, &parts, &range.range)]
         };
         let count = slices.len();
         let whole = Whole::of(&slices);
@@ -393,7 +394,7 @@ impl<'a> Planner<'a> {
             return Err((Rule::ModeObserve, "the policy's mode for this target is observe".to_owned()));
         }
         // All keys are all keys in any order.
-        let takes_ranges = target.policy.actuator != ActuatorKind::Sql;
+        let takes_ranges = target.policy.actuator.takes_ranges();
         let comparator = range.column_family.as_deref().and_then(|name| evidence.comparator_of(name));
         if let Some(name) = comparator.filter(|name| takes_ranges && !is_bytewise(name)) {
             let reason = format!("its keys are ordered by {name:?}, and only bytewise order is acted on");

@@ -1,5 +1,6 @@
 //! Why an action was not done, with what to do about it.
 
+use super::perf_level::KeeperError;
 use super::sql_trouble::SqlTrouble;
 use sexton_hook_protocol::{ErrorKind, FrameError, PROTOCOL_VERSION};
 use std::io;
@@ -130,6 +131,9 @@ pub enum ExecuteError {
         /// How the command that set it ended.
         words: String,
     },
+    /// The keeper of the perf level has failed.
+    #[error(transparent)]
+    Keeper(#[from] KeeperError),
     /// This executor does not do that.
     #[error("the actuator {executor} cannot {what}")]
     Unsupported {
@@ -195,6 +199,7 @@ impl ExecuteError {
                 "try the command by hand, as the agent's user".into()
             }
             Self::NotRead { error, .. } => error.remedy(),
+            Self::Keeper(error) => error.remedy().into(),
             Self::Sql { trouble, .. } => trouble.remedy().into(),
             Self::Unsupported { .. } => "choose another actuator in the policy".into(),
         }

@@ -4,10 +4,10 @@
 use super::bounded::{Ending, Run, RunningCommand};
 use super::error::ExecuteError;
 use super::executor::{Executor, Job, Jobs, POLL_INTERVAL};
-use super::task::{
-    CommandEnd, JobEnd, JobId, JobOutcome, JobStatus, Progress, SettingTask, Task, ThrottleTask, one_line,
-};
+use super::task::{CommandEnd, JobEnd, JobId, JobOutcome, JobStatus, Progress, ThrottleTask, one_line};
 use super::template::{CommandTemplate, ExpandedCommand};
+use super::{SettingTask, Task};
+use sexton_tuner::policy::ExecPolicy;
 use std::time::Duration;
 
 /// Bytes of a throttle's value that are looked at: numbers and times have some ten.
@@ -23,10 +23,15 @@ pub struct CommandExecutor {
 }
 
 impl CommandExecutor {
-    /// With the command that compacts, if there is one, and how long it may run; those of throttles come with
-    /// their tasks. `shows_keys`: whether [`Executor::describe`] may show whole keys.
-    pub fn new(compact: Option<CommandTemplate>, time_limit: Duration, shows_keys: bool) -> CommandExecutor {
-        CommandExecutor { compact, time_limit, shows_keys, jobs: Jobs::default() }
+    /// With the command that compacts, if there is one; those of throttles come with their tasks. `shows_keys`:
+    /// whether [`Executor::describe`] may show whole keys.
+    ///
+    /// # Errors
+    /// [`ExecuteError::Template`].
+    pub fn new(compact: Option<&ExecPolicy>, shows_keys: bool) -> Result<CommandExecutor, ExecuteError> {
+        let time_limit = compact.map(|exec| exec.timeout.duration()).unwrap_or_default();
+        let compact = compact.map(|exec| CommandTemplate::new(&exec.compact)).transpose()?;
+        Ok(CommandExecutor { compact, time_limit, shows_keys, jobs: Jobs::default() })
     }
 }
 
@@ -56,9 +61,7 @@ impl Executor for CommandExecutor {
                 }
                 None => unsupported("read it: the policy gives no command for that"),
             },
-            Task::Flush(_) | Task::Set(SettingTask::Option(_)) | Task::Read(SettingTask::Option(_)) => {
-                unsupported("do that: it takes the hook")
-            }
+            _ => unsupported("do that: it takes the hook, or the keeper"),
         }
     }
 
@@ -201,7 +204,7 @@ pub(super) mod tests {
     use super::super::task::CompactTask;
     use super::*;
     use sexton_inspect::facts::ProcessId;
-    use sexton_tuner::{cost::Bottommost, key::Key, range::KeyRange};
+    use sexton_tuner::{cost::Bottommost, key::Key, policy::TimeSpan, range::KeyRange};
     use std::path::PathBuf;
 
     pub fn request(begin: &[u8], end: Option<&[u8]>) -> CompactTask {
@@ -220,7 +223,8 @@ pub(super) mod tests {
 
     fn executor(words: &[&str], time_limit: Duration) -> CommandExecutor {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        CommandExecutor::new(Some(CommandTemplate::new(&words).unwrap()), time_limit, true)
+        let timeout = TimeSpan::from_nanoseconds(u64::try_from(time_limit.as_nanos()).unwrap());
+        CommandExecutor::new(Some(&ExecPolicy { compact: words, timeout }), true).unwrap()
     }
 
     #[test]

@@ -1,20 +1,10 @@
 //! The one way to get something done in a target, whoever does it.
 
+use super::Task;
 use super::error::ExecuteError;
-use super::exec::CommandExecutor;
-use super::hook::SharedHook;
-use super::hook_executor::HookExecutor;
-use super::sql::SqlExecutor;
-use super::task::{JobId, JobStatus, Task};
-use super::template::CommandTemplate;
-use sexton_tuner::policy::{ActuatorKind, TargetPolicy};
+use super::task::{JobId, JobStatus};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
-
-/// Longest time that a compaction may take. Its bytes are bounded by the budget; a disk that needs longer for
-/// them is hurting already.
-pub const COMPACTION_TIME_LIMIT: Duration = Duration::from_secs(600);
 
 /// How often a job is polled: what it has come to is known, and cancelling takes effect, within this time.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -90,43 +80,6 @@ impl Jobs {
             job.cancel();
         }
     }
-}
-
-/// What an executor needs to know of the target that it works on.
-#[derive(Clone, Copy)]
-pub struct Site<'a> {
-    /// The policy's entry for it.
-    pub entry: &'a TargetPolicy,
-    /// The connection to the hook inside, where there is one.
-    pub hook: Option<&'a SharedHook>,
-    pub policy_path: Option<&'a PathBuf>,
-    /// Whether what is described may show whole keys.
-    pub shows_keys: bool,
-}
-
-/// Who does a task: of compactions the policy says it, the rest is a matter of the task.
-///
-/// # Errors
-/// [`ExecuteError::Template`], [`ExecuteError::Request`] where the policy's entry cannot be followed.
-pub fn executor_for(task: &Task, site: &Site<'_>) -> Result<Box<dyn Executor>, ExecuteError> {
-    let hook = || HookExecutor::new(site.hook.cloned(), site.policy_path.cloned());
-    Ok(match (task, site.entry.actuator) {
-        (Task::Compact(_), ActuatorKind::Exec) => {
-            let exec = site.entry.exec.as_ref();
-            let template = exec.map(|exec| CommandTemplate::new(&exec.compact)).transpose()?;
-            let time_limit = exec.map_or(COMPACTION_TIME_LIMIT, |exec| exec.timeout.duration());
-            Box::new(CommandExecutor::new(template, time_limit, site.shows_keys))
-        }
-        (Task::Compact(_), ActuatorKind::Sql) => {
-            let missing =
-                || ExecuteError::Request { reason: "the policy does not say where the server is".to_owned() };
-            Box::new(SqlExecutor::new(site.entry.sql.as_ref().ok_or_else(missing)?))
-        }
-        (Task::Set(setting) | Task::Read(setting), _) if setting.is_of_commands() => {
-            Box::new(CommandExecutor::new(None, COMPACTION_TIME_LIMIT, site.shows_keys))
-        }
-        _ => Box::new(hook()),
-    })
 }
 
 #[cfg(test)]

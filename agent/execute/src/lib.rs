@@ -6,8 +6,9 @@
 //!   `library` bring it in. What the RocksDB there says of itself while it works are [`Properties`].
 //! - `exec`: commands of the policy.
 //! - `sql`: statements to a MyRocks server.
+//! - [`perf_level`]: a process that writes one byte a thread, and puts it back whatever happens to the agent.
 //!
-//! A new executor is a file here, a line in [`executor_for`], and its kind in the policy.
+//! A new executor is a file here, its lines in this one, and its kind in the policy.
 
 mod attach;
 mod bounded;
@@ -20,6 +21,7 @@ mod fuzz;
 mod hook;
 mod hook_executor;
 mod library;
+pub mod perf_level;
 mod process;
 mod properties;
 mod sql;
@@ -31,7 +33,7 @@ mod template;
 
 pub use attach::check as check_attachable;
 pub use error::ExecuteError;
-pub use executor::{Executor, Job, Jobs, POLL_INTERVAL, Site, executor_for};
+pub use executor::{Executor, Job, Jobs, POLL_INTERVAL};
 pub use hook::{HookClient, HookOptions, SharedHook};
 pub use hook_executor::HookExecutor;
 pub use library::{LIBRARY_FILE_NAME as HOOK_LIBRARY_FILE_NAME, find as find_hook_library};
@@ -41,5 +43,65 @@ pub use sql_trouble::SqlTrouble;
 pub use standstill::of as standstill;
 pub use task::{
     CommandEnd, CompactTask, FlushTask, HandlePointers, JobEnd, JobId, JobOutcome, JobStatus, OptionTask,
-    Progress, SettingTask, Task, ThrottleTask,
+    PerfLevelTask, Progress, ThrottleTask,
 };
+
+use exec::CommandExecutor;
+use perf_level::PerfLevelExecutor;
+use sexton_tuner::policy::{ActuatorKind, TargetPolicy};
+use std::path::PathBuf;
+
+/// Something to do in a target.
+#[derive(Clone, Debug)]
+pub enum Task {
+    /// Compact a range of a column family.
+    Compact(CompactTask),
+    /// Write a column family's memtables to SST files.
+    Flush(FlushTask),
+    /// Set a setting, and read it back where that can be done.
+    Set(SettingTask),
+    /// Read the value of a setting that is in force.
+    Read(SettingTask),
+}
+
+/// A setting and the value it is to have.
+#[derive(Clone, Debug)]
+pub enum SettingTask {
+    /// An option of a column family.
+    Option(OptionTask),
+    /// A value that commands of the policy set and read.
+    Throttle(ThrottleTask),
+    /// The perf level of threads that do not count.
+    PerfLevel(PerfLevelTask),
+}
+
+/// What an executor needs to know of the target that it works on.
+#[derive(Clone, Copy)]
+pub struct Site<'a> {
+    /// The policy's entry for it.
+    pub entry: &'a TargetPolicy,
+    /// The connection to the hook inside, where there is one.
+    pub hook: Option<&'a SharedHook>,
+    /// The policy's file.
+    pub policy_path: Option<&'a PathBuf>,
+    /// Whether what is described may show whole keys.
+    pub shows_keys: bool,
+}
+
+/// Who does a task: of compactions the policy says it, the rest is a matter of the task.
+///
+/// # Errors
+/// [`ExecuteError::Template`], [`ExecuteError::Request`] where the policy's entry cannot be followed.
+pub fn executor_for(task: &Task, site: &Site<'_>) -> Result<Box<dyn Executor>, ExecuteError> {
+    Ok(match (task, site.entry.actuator) {
+        (Task::Compact(_), ActuatorKind::Exec) => {
+            Box::new(CommandExecutor::new(site.entry.exec.as_ref(), site.shows_keys)?)
+        }
+        (Task::Compact(_), ActuatorKind::Sql) => Box::new(SqlExecutor::of(site.entry)?),
+        (Task::Set(SettingTask::Throttle(_)) | Task::Read(SettingTask::Throttle(_)), _) => {
+            Box::new(CommandExecutor::default())
+        }
+        (Task::Set(SettingTask::PerfLevel(_)), _) => Box::new(PerfLevelExecutor::default()),
+        _ => Box::new(HookExecutor::new(site.hook.cloned(), site.policy_path.cloned())),
+    })
+}

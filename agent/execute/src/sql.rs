@@ -4,14 +4,15 @@
 //! returns when that has ended. No statement takes a range of keys, and `OPTIMIZE TABLE`, which takes a
 //! table, locks it. Nothing stops a compaction that runs.
 
+use super::Task;
 use super::bounded::{Ending, RunningCommand};
 use super::error::ExecuteError;
 use super::executor::{Executor, Job, Jobs, POLL_INTERVAL};
 use super::sql_client::{self, SqlClient};
 use super::sql_trouble::SqlTrouble;
-use super::task::{CompactTask, JobEnd, JobId, JobOutcome, JobStatus, Progress, Task};
+use super::task::{CompactTask, JobEnd, JobId, JobOutcome, JobStatus, Progress};
 use sexton_inspect::facts::ProcessId;
-use sexton_tuner::policy::SqlPolicy;
+use sexton_tuner::policy::{SqlPolicy, TargetPolicy};
 use std::time::Duration;
 
 /// Compacts column families of a MyRocks server.
@@ -31,6 +32,16 @@ pub struct ServerState {
 }
 
 impl SqlExecutor {
+    /// For the target that the policy's entry is about.
+    ///
+    /// # Errors
+    /// [`ExecuteError::Request`] where the entry names no server.
+    pub fn of(entry: &TargetPolicy) -> Result<SqlExecutor, ExecuteError> {
+        let reason =
+            || ExecuteError::Request { reason: "the policy does not say where the server is".into() };
+        entry.sql.as_ref().map(SqlExecutor::new).ok_or_else(reason)
+    }
+
     /// Over a connection to the server that the policy names.
     pub fn new(policy: &SqlPolicy) -> SqlExecutor {
         let (client, time_limit) = (SqlClient::new(policy), policy.timeout.duration());

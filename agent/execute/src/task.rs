@@ -3,26 +3,13 @@
 use super::error::ExecuteError;
 use super::properties::Properties;
 use sexton_hook_protocol::{ColumnFamilyLoad, ColumnFamilyPointers};
-use sexton_inspect::facts::ProcessId;
+use sexton_inspect::facts::{ProcessId, ThreadLevel};
 pub use sexton_inspect::identity::HandlePointers;
 use sexton_tuner::cost::Bottommost;
 use sexton_tuner::range::KeyRange;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-/// Something to do in a target.
-#[derive(Clone, Debug)]
-pub enum Task {
-    /// Compact a range of a column family.
-    Compact(CompactTask),
-    /// Write a column family's memtables to SST files.
-    Flush(FlushTask),
-    /// Set a setting, and read it back where that can be done.
-    Set(SettingTask),
-    /// Read the value of a setting that is in force.
-    Read(SettingTask),
-}
 
 #[derive(Clone, Debug)]
 pub struct CompactTask {
@@ -60,22 +47,6 @@ pub struct FlushTask {
     pub column_family: ColumnFamilyPointers,
 }
 
-/// A setting and the value it is to have.
-#[derive(Clone, Debug)]
-pub enum SettingTask {
-    /// An option of a column family.
-    Option(OptionTask),
-    /// A value that commands of the policy set and read.
-    Throttle(ThrottleTask),
-}
-
-impl SettingTask {
-    /// Whether commands set it, and not the hook.
-    pub fn is_of_commands(&self) -> bool {
-        matches!(self, SettingTask::Throttle(_))
-    }
-}
-
 /// An option of a column family to set.
 #[derive(Clone, Debug)]
 pub struct OptionTask {
@@ -99,6 +70,14 @@ pub struct ThrottleTask {
     pub get: Option<Vec<String>>,
     /// How long each of them may run.
     pub time_limit: Duration,
+}
+
+/// Threads whose perf level is to be one at which RocksDB counts, until the executor is dropped.
+#[derive(Clone, Debug)]
+pub struct PerfLevelTask {
+    pub process: ProcessId,
+    /// Their levels as they were read last.
+    pub levels: Vec<ThreadLevel>,
 }
 
 /// Names something that an executor has begun; no other has the same in the agent's life.

@@ -352,3 +352,16 @@ pub struct Gap {
     /// What to do about it.
     pub remedy: String,
 }
+
+/// A thread's perf level and where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadLevel {
+    /// Thread id in the agent's pid namespace.
+    pub thread_id: u32,
+    /// When the thread started, nanoseconds since boot: a thread id alone can be reused.
+    pub start_boot_ns: u64,
+    /// The thread-local `rocksdb::perf_level`.
+    pub level: u8,
+    /// Address of that byte in the target.
+    pub address: u64,
+}

@@ -42,7 +42,8 @@ pub use loader::Loader;
 pub use mechanism::Mechanism;
 pub use operation::Operation;
 pub use recipe::Thresholds;
-pub use sentinel::{Sentinel, SentinelReading, ThreadLevel, Totals, TotalsBy, TotalsReader};
+pub use sentinel::{Sentinel, SentinelReading, Totals, TotalsBy, TotalsReader};
+pub use sexton_inspect::facts::ThreadLevel;
 pub use site::{ProbeHits, Site, SiteHits};
 pub use window::{
     Attached, FileFetches, OPERATIONS_KEPT_MAX, OpenWindow, Stopped, Unattached, WindowResult, Windows,

@@ -14,7 +14,7 @@ use super::object::BpfObject;
 use super::recipe::{Thresholds, recipe};
 use super::{Answer, Credit, KernelFeatures, ProbeError, Slot};
 use serde::Serialize;
-use sexton_inspect::facts::Target;
+use sexton_inspect::facts::{Target, ThreadLevel};
 use sexton_tuner::evidence::Counters;
 use sexton_tuner::price_correction::Work;
 use std::collections::HashMap;
@@ -81,19 +81,6 @@ pub enum TotalsBy {
     Sentinel,
     /// The probes, while windows were open: the kernel has no sentinel, or the threads no counters.
     Windows,
-}
-
-/// A thread's perf level and where it stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThreadLevel {
-    /// Thread id in the agent's pid namespace.
-    pub thread_id: u32,
-    /// When the thread started, nanoseconds since boot: a thread id alone can be reused.
-    pub start_boot_ns: u64,
-    /// The thread-local `rocksdb::perf_level`.
-    pub level: u8,
-    /// Address of that byte in the target.
-    pub address: u64,
 }
 
 /// What the sentinel read of one target at one moment.

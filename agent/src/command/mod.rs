@@ -74,6 +74,6 @@ pub enum Command {
     #[command(name = sexton_inspect::library::CHILD_SUBCOMMAND, hide = true)]
     AskLibrary(sexton_inspect::library_child::ChildArguments),
     /// Raises the perf level of a target's threads on behalf of the agent, and puts it back.
-    #[command(name = crate::keeper::CHILD_SUBCOMMAND, hide = true)]
-    KeepPerfLevel(crate::keeper::ChildArguments),
+    #[command(name = sexton_execute::perf_level::CHILD_SUBCOMMAND, hide = true)]
+    KeepPerfLevel(sexton_execute::perf_level::ChildArguments),
 }

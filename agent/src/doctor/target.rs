@@ -5,7 +5,7 @@ use super::databases;
 use super::finding::Finding;
 use super::prices::Placing;
 use super::report::{ProbeReport, TargetReport, ThreadsReport};
-use crate::keeper::LEVEL_COUNTS;
+use sexton_execute::perf_level::LEVEL_COUNTS;
 use sexton_inspect::facts::{CountSource, ProbeSite, ProbeSites, RocksDbModule, Target};
 use sexton_inspect::layout::check_invariants;
 use sexton_probe::{KernelFeatures, Sentinel, SentinelReading, Site, Slot};

@@ -1,19 +1,20 @@
 //! The perf level of a target's threads: what it means for the counters, and raising it where the policy says
 //! so.
 
-use crate::keeper::{Keeper, KeeperError, LEVEL_COUNTS, LEVEL_OUT_OF_BOUNDS};
+use sexton_execute::perf_level::{LEVEL_COUNTS, LEVEL_OUT_OF_BOUNDS, PerfLevelExecutor};
+use sexton_execute::{ExecuteError, Executor, JobStatus, PerfLevelTask, SettingTask, Task};
 use sexton_inspect::facts::{Gap, Target};
 use sexton_inspect::layout::check_invariants;
 use sexton_probe::{SentinelReading, ThreadLevel};
 use sexton_tuner::evidence::Counters;
-use tracing::{info, warn};
+use tracing::warn;
 
 /// What is done about the perf level of one target.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct PerfLevel {
     is_wanted: bool,
-    keeper: Option<Keeper>,
-    error: Option<KeeperError>,
+    executor: PerfLevelExecutor,
+    error: Option<ExecuteError>,
     /// Why nothing is written, though it is wanted: what was read may not be RocksDB's.
     doubt: Option<String>,
     lowest: Option<u8>,
@@ -34,7 +35,7 @@ impl PerfLevel {
         self.lowest = reading.perf_level;
         let is_low = reading.levels.iter().any(|level| level.level < LEVEL_COUNTS);
         self.doubt = None;
-        if !self.is_wanted || self.error.is_some() || self.keeper.is_none() && !is_low {
+        if !self.is_wanted || self.error.is_some() || !self.executor.is_active() && !is_low {
             return;
         }
         self.doubt = doubt(target.module.sites.has_a_seek(), &reading.thread_counters(), &reading.levels);
@@ -43,30 +44,25 @@ impl PerfLevel {
         }
         if let Err(error) = self.raise(target, reading) {
             warn!(pid = target.process.pid, %error, help = error.remedy(), "perf level");
-            // What a keeper still holds it puts back when it is dropped.
-            self.keeper = None;
             self.error = Some(error);
         }
     }
 
-    fn raise(&mut self, target: &Target, reading: &SentinelReading) -> Result<(), KeeperError> {
-        let process = target.process;
-        let keeper = match &mut self.keeper {
-            Some(keeper) => keeper,
-            none => {
-                info!(pid = process.pid, "raising the perf level, as the policy says");
-                none.insert(Keeper::start(process)?)
-            }
-        };
-        keeper.raise(&reading.levels)?;
-        self.raised = keeper.raised(&reading.levels);
-        self.refused = keeper.refused(&reading.levels);
+    fn raise(&mut self, target: &Target, reading: &SentinelReading) -> Result<(), ExecuteError> {
+        let levels = reading.levels.clone();
+        let task = Task::Set(SettingTask::PerfLevel(PerfLevelTask { process: target.process, levels }));
+        let job = self.executor.start(&task)?;
+        if let JobStatus::Ended(Err(error)) = self.executor.poll(job) {
+            return Err(error);
+        }
+        self.raised = self.executor.raised(&reading.levels);
+        self.refused = self.executor.refused(&reading.levels);
         Ok(())
     }
 
     /// Threads that count because their level was raised.
     pub fn raised_threads(&self) -> u32 {
-        if self.keeper.is_some() { self.raised } else { 0 }
+        if self.executor.is_active() { self.raised } else { 0 }
     }
 
     /// What it means for what is shown.
@@ -118,7 +114,7 @@ impl PerfLevel {
         Some(Gap {
             what: "the perf level is not raised, though the policy says so".into(),
             reason: error.to_string(),
-            remedy: error.remedy().into(),
+            remedy: error.remedy(),
         })
     }
 

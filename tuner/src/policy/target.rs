@@ -141,6 +141,18 @@ pub enum ActuatorKind {
     None,
 }
 
+impl ActuatorKind {
+    /// Whether it compacts the keys that it is asked for; where not, all of their column family.
+    pub fn takes_ranges(self) -> bool {
+        self != ActuatorKind::Sql
+    }
+
+    /// Whether it can flush and set options.
+    pub fn has_hook(self) -> bool {
+        self == ActuatorKind::Hook
+    }
+}
+
 /// One kind of thing that helps readers past tombstones.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,

@@ -1,6 +1,6 @@
 //! What the agent says to the keeper: one line a thread, numbers only.
 
-use sexton_probe::ThreadLevel;
+use sexton_inspect::facts::ThreadLevel;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {

@@ -1,4 +1,5 @@
-//! Raising the perf level of a target's threads, and putting it back whatever happens to the agent.
+//! The executor of the perf level: it is raised in a target's threads, and put back whatever happens to the
+//! agent.
 //!
 //! RocksDB counts only in threads whose thread-local `rocksdb::perf_level` is at least `kEnableCount`, which
 //! is its own default; some programs turn it off. Where the policy says `raise_perf_level: true`, that one
@@ -12,13 +13,14 @@
 //! Invariant: nothing but this byte is ever written into a target.
 
 pub mod child;
+mod executor;
 mod request;
 
 pub use child::{CHILD_SUBCOMMAND, ChildArguments};
+pub use executor::PerfLevelExecutor;
 
 use request::Request;
-use sexton_inspect::facts::ProcessId;
-use sexton_probe::ThreadLevel;
+use sexton_inspect::facts::{ProcessId, ThreadLevel};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
