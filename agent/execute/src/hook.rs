@@ -3,6 +3,7 @@
 use super::error::ExecuteError;
 use super::process::{TargetProcess, peer_pid};
 use super::{attach, library, standstill};
+use sexton_hook_protocol::limits::{ANSWER_WAIT_MAX, STOP_ANSWER_WAIT_MAX};
 use sexton_hook_protocol::{
     ChangedOption, ColumnFamilyLoad, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind,
     FrameError, Hello, LOADS_MAX, OptionChange, OptionsScope, PROTOCOL_VERSION, Request, Response,
@@ -18,15 +19,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How long the hook may take for one answer, to its last byte; listing 100,000 files takes a second, and of
-/// a cancellation it says after two how that stands.
-pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
-
-/// The same for all pages of a list of files.
+/// How long all pages of a list of files may take.
 const LIST_WAIT_MAX: Duration = Duration::from_secs(20);
-
-/// The same for going away: what runs is cancelled, and its end waited for.
-const DETACH_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// How long a hook that was just loaded may take to listen.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(3);
@@ -283,7 +277,7 @@ impl HookClient {
     /// When the hook does not answer, or a job does not end.
     pub fn detach(mut self) -> Result<(), ExecuteError> {
         let pid = self.process.pid;
-        let until = Instant::now() + DETACH_WAIT_MAX;
+        let until = Instant::now() + STOP_ANSWER_WAIT_MAX;
         detach(pid, self.stream(until)?, until)
     }
 
@@ -457,7 +451,7 @@ fn replace(
     options: &HookOptions,
 ) -> Result<UnixStream, ExecuteError> {
     if let Some(stream) = open_stream(process)? {
-        detach(process.pid, &stream, Instant::now() + DETACH_WAIT_MAX)?;
+        detach(process.pid, &stream, Instant::now() + STOP_ANSWER_WAIT_MAX)?;
     }
     attach_and_open(target, process, options)
 }

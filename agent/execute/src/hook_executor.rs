@@ -6,11 +6,12 @@
 use super::error::ExecuteError;
 use super::executor::{Executor, Job, Jobs, POLL_INTERVAL};
 use super::flush_watch::FlushWatch;
-use super::hook::{ANSWER_WAIT_MAX, HookClient, SharedHook};
+use super::hook::{HookClient, SharedHook};
 use super::properties::Properties;
 use super::task::{CompactTask, FlushTask, JobEnd, JobId, JobOutcome, JobStatus, OptionTask, Progress};
 use super::template::shell_word;
 use super::{SettingTask, Task};
+use sexton_hook_protocol::limits::{ANSWER_WAIT_MAX, COMPACTION_TIME_MAX};
 use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
     KeyBytes, OptionChange, OptionsScope,
@@ -19,13 +20,13 @@ use sexton_tuner::cost::Bottommost;
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::replaced::bytes_replaced;
+use sexton_tuner::run::ORPHAN_TIME_MAX;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-/// Longest time that a compaction may take. Its bytes are bounded by the budget; a disk that needs longer for them is
-/// hurting already.
-const COMPACTION_TIME_LIMIT: Duration = Duration::from_secs(600);
+// What nobody has seen end is taken to run for as long as anything may.
+const _: () = assert!(ORPHAN_TIME_MAX.as_secs() >= COMPACTION_TIME_MAX.as_secs());
 
 /// A poll begins no further step after this time. Nearly all steps take less than a millisecond.
 const POLL_TIME: Duration = Duration::from_millis(20);
@@ -304,9 +305,9 @@ impl Compaction {
         hook: &mut HookClient,
         running: &mut Running,
     ) -> Result<Option<Finished>, ExecuteError> {
-        let deadline = running.began + COMPACTION_TIME_LIMIT;
+        let deadline = running.began + COMPACTION_TIME_MAX;
         if self.stop.is_none() && Instant::now() >= deadline {
-            self.stop = Some(Stop::new(format!("its time limit of {COMPACTION_TIME_LIMIT:?} was over")));
+            self.stop = Some(Stop::new(format!("its time limit of {COMPACTION_TIME_MAX:?} was over")));
         }
         let state = if self.stop.as_mut().is_some_and(Stop::is_to_be_asked) {
             hook.cancel_compaction(running.id)

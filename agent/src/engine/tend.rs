@@ -9,6 +9,7 @@ use super::Engine;
 use super::evidence::connect_hook;
 use super::watched::Watched;
 use sexton_execute::{ExecuteError, HookClient, SharedHook};
+use sexton_hook_protocol::limits::LEASE_RENEWAL_INTERVAL;
 use sexton_hook_protocol::{ChangedOption, ColumnFamilyPointers, OptionChange, OptionsScope};
 use sexton_journal::{OptionRecord, Wish};
 use sexton_tuner::policy::{ActuatorKind, Mode, Policy, RemedyKind};
@@ -16,9 +17,6 @@ use sexton_tuner::run::is_same_value;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
-
-/// How often the hooks hear of this agent. A hook takes 30 seconds of silence for the agent's end.
-const TEND_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Pause between two tries to put an option back: its database is read anew each time.
 const RETRY_INTERVAL: Duration = Duration::from_secs(15);
@@ -29,7 +27,7 @@ const END_TIME_LIMIT: Duration = Duration::from_secs(10);
 impl Engine {
     /// Keeps the options that are wanted, and puts the others back, when it is time.
     pub(super) fn tend_options(&mut self) {
-        let is_due = self.options_tended.is_none_or(|at| at.elapsed() >= TEND_INTERVAL);
+        let is_due = self.options_tended.is_none_or(|at| at.elapsed() >= LEASE_RENEWAL_INTERVAL);
         if !is_due || self.history.options().records().is_empty() {
             return;
         }
