@@ -8,7 +8,7 @@ use ratatui_crossterm::CrosstermBackend;
 use ratatui_crossterm::crossterm::cursor::{Hide, Show};
 use ratatui_crossterm::crossterm::execute;
 use ratatui_crossterm::crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use std::io::{Result, Stdout, stdout};
 
@@ -26,9 +26,9 @@ impl Screen {
         }));
         enable_raw_mode()?;
         // From here on dropping it gives the terminal back.
-        let mut screen = Screen(Terminal::new(CrosstermBackend::new(stdout()))?);
-        execute!(stdout(), EnterAlternateScreen, Hide)?;
-        screen.0.clear()?;
+        let screen = Screen(Terminal::new(CrosstermBackend::new(stdout()))?);
+        // Not `Terminal::clear`: it asks the terminal for the cursor's place, which not every one answers.
+        execute!(stdout(), EnterAlternateScreen, Hide, Clear(ClearType::All))?;
         Ok(screen)
     }
 
