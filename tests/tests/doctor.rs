@@ -84,7 +84,7 @@ fn a_rocksdb_inside_an_executable() -> Result<()> {
     }
     check_database(target, &database)?;
     let actuators = list(target, "actuators")?;
-    ensure!(text(finding(actuators, "advise")?, "/answer") == "yes", "it cannot even advise: {target}");
+    ensure!(text(finding(actuators, "none")?, "/answer") == "yes", "it cannot even plan: {target}");
     ensure!(text(finding(actuators, "hook by attaching")?, "/answer") == "no", "it is no JVM: {target}");
 
     let words = doctor(&["--pid", &pid])?;

@@ -23,11 +23,8 @@ pub struct CommandExecutor {
 }
 
 impl CommandExecutor {
-    /// With the command that compacts, if there is one; those of throttles come with their tasks. `shows_keys`:
-    /// whether [`Executor::describe`] may show whole keys.
-    ///
-    /// # Errors
-    /// [`ExecuteError::Template`].
+    /// With the command that compacts, if there is one; those of throttles come with their tasks.
+    /// `shows_keys`: whether [`Executor::describe`] may show whole keys.
     pub fn new(compact: Option<&ExecPolicy>, shows_keys: bool) -> Result<CommandExecutor, ExecuteError> {
         let time_limit = compact.map(|exec| exec.timeout.duration()).unwrap_or_default();
         let compact = compact.map(|exec| CommandTemplate::new(&exec.compact)).transpose()?;

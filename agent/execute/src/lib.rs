@@ -82,7 +82,6 @@ pub struct Site<'a> {
     pub entry: &'a TargetPolicy,
     /// The connection to the hook inside, where there is one.
     pub hook: Option<&'a SharedHook>,
-    /// The policy's file.
     pub policy_path: Option<&'a PathBuf>,
     /// Whether what is described may show whole keys.
     pub shows_keys: bool,

@@ -314,7 +314,7 @@ pub enum TlsRecipe {
 impl std::fmt::Display for TlsRecipe {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            TlsRecipe::Static { offset } => write!(formatter, "static, thread pointer {offset:+#x}"),
+            TlsRecipe::Static { offset } => write!(formatter, "static, thread pointer {offset:+}"),
             TlsRecipe::DynamicThreadVector { module_id } => write!(formatter, "dynamic, module {module_id}"),
             TlsRecipe::MuslThreadVector { module_id } => {
                 write!(formatter, "dynamic by musl, module {module_id}")

@@ -123,7 +123,7 @@ fn by_statement(target: &Target, policy: Option<&Policy>) -> Finding {
 }
 
 fn advise() -> Finding {
-    Finding::yes("advise", "shows the plan and the commands an operator would run")
+    Finding::yes("none", "shows the plan and the commands an operator would run")
 }
 
 fn read_maps(pid: u32) -> std::io::Result<String> {

@@ -98,7 +98,10 @@ pub fn all() -> Result<Vec<Source>> {
     let tests: BTreeSet<String> = sources.iter().flat_map(Source::test_modules).collect();
     for source in &mut sources {
         let path = source.path.trim_end_matches(".rs");
-        source.is_test = tests.contains(path.strip_suffix("/mod").unwrap_or(path));
+        let path = path.strip_suffix("/mod").unwrap_or(path);
+        // What a test's module declares is a test as well.
+        source.is_test =
+            path.match_indices('/').any(|(end, _)| tests.contains(&path[..end])) || tests.contains(path);
     }
     Ok(sources)
 }
