@@ -59,7 +59,7 @@ fn may_begin(kind: &ActionKind, admission: &Admission<'_>, context: &Context<'_>
             Ok(guard::before_flush(guards, readings, flush.cost_bytes)?)
         }
         ActionKind::ChangeSetting(SettingChange::Option(_)) => Ok(guard::before_option(guards, readings)?),
-        // They write nothing, and slow background work down as often as not.
-        ActionKind::ChangeSetting(SettingChange::Throttle(_) | SettingChange::PerfLevel(_)) => Ok(()),
+        // The others write nothing, and slow background work down as often as not.
+        ActionKind::ChangeSetting(_) => Ok(()),
     }
 }

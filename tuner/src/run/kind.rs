@@ -36,9 +36,7 @@ impl ActionKind {
         match self {
             ActionKind::Compact(_) => "compact_range",
             ActionKind::Flush(_) => "flush",
-            ActionKind::ChangeSetting(SettingChange::Option(_)) => "set_options",
-            ActionKind::ChangeSetting(SettingChange::Throttle(_)) => "set_throttle",
-            ActionKind::ChangeSetting(SettingChange::PerfLevel(_)) => "set_perf_level",
+            ActionKind::ChangeSetting(change) => change.action_name(),
         }
     }
 

@@ -178,10 +178,9 @@ fn job_ended(action: &mut Action, running: Running, end: &JobEnd, context: &Cont
         JobResult::Done => part_done(action, running, end, context),
         JobResult::Cancelled(reason) => part_stopped(action, running, end, reason, context),
         JobResult::Failed { reason, may_run_on } => {
-            let retries = matches!(
-                action.kind,
-                ActionKind::ChangeSetting(SettingChange::Throttle(_) | SettingChange::PerfLevel(_))
-            );
+            // An option is planned anew, with what is known of its database then.
+            let is_option = |change: &SettingChange| matches!(change, SettingChange::Option(_));
+            let retries = matches!(&action.kind, ActionKind::ChangeSetting(change) if !is_option(change));
             if retries {
                 return retrying::failed(action, reason.clone(), running.time_limit, context);
             }

@@ -71,6 +71,15 @@ impl SettingChange {
         }
     }
 
+    /// Name of the action that changes it, as the API has it.
+    pub fn action_name(&self) -> &'static str {
+        match self {
+            SettingChange::Option(_) => "set_options",
+            SettingChange::Throttle(_) => "set_throttle",
+            SettingChange::PerfLevel(_) => "set_perf_level",
+        }
+    }
+
     /// The value that is wanted.
     pub fn value(&self) -> String {
         match self {
