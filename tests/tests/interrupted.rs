@@ -104,7 +104,7 @@ fn check(state: &Path, hook_log: &str) -> Result<()> {
         let job = said.split_whitespace().nth(3).with_context(|| format!("no job in {said:?}"))?;
         let line = hook_log.lines().find(|line| line.contains(&format!("compaction {job} ended after")));
         let line = line.with_context(|| format!("the hook has no job {job}: {action:?}"))?;
-        let is_done = line.ends_with("None");
+        let is_done = line.ends_with(": done");
         ensure!(is_done == (end.outcome == Outcome::Done), "the hook: {line}; the history: {action:?}");
     }
     ensure!(settled >= SETTLED_WANTED, "only {settled} actions were settled by asking the hook");
