@@ -3,7 +3,7 @@
 //!
 //! Every input follows from a seed and its own number, so that one that did harm can be had again. Here are
 //! the counting, the changing and the watch for a parser that does not come back; what is fuzzed stands in
-//! the `fuzz` modules of `target`, `probe` and `actuator`.
+//! the `fuzz` modules of `inspect`, `probe` and `execute`.
 //!
 //! `SEXTON_FUZZ_RUNS`, `SEXTON_FUZZ_SEED` and `SEXTON_FUZZ_FIRST` set how many inputs, which, and from which
 //! number on. `make fuzz` runs a million of each kind.
