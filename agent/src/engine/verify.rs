@@ -64,15 +64,7 @@ impl Engine {
         if verdict.cause == Some(Cause::PinnedBySnapshot) {
             pin(watched, &before);
         }
-        let verification = Verification {
-            helped: verdict.helped,
-            pain_after_seconds_per_second: verdict.pain_after_seconds_per_second,
-            delivered_seconds_per_second: verdict.delivered_seconds_per_second,
-            cause: verdict.cause,
-            reason: verdict.reason,
-            failures_in_a_row: 0,
-        };
-        self.history.verify(id, verification);
+        self.history.verify(id, Verification::of(verdict, 0));
     }
 
     /// Ends the back-off of ranges whose tombstones a snapshot kept that is held no more: from here on only

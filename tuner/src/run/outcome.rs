@@ -2,7 +2,7 @@
 
 use super::moment::Moment;
 use crate::guard::Guard;
-use crate::verify::{Aftermath, Cause};
+use crate::verify::{Aftermath, Cause, Verdict};
 use serde::{Deserialize, Serialize};
 
 /// How an action ended.
@@ -135,4 +135,20 @@ pub struct Verification {
     /// How many times in a row acting in the same way on these keys has not helped.
     #[serde(default)]
     pub failures_in_a_row: u32,
+}
+
+impl Verification {
+    /// What a verdict says, as the last of so many failures in a row.
+    pub fn of(verdict: Verdict, failures_in_a_row: u32) -> Verification {
+        let Verdict { helped, pain_after_seconds_per_second, delivered_seconds_per_second, cause, reason } =
+            verdict;
+        Verification {
+            helped,
+            pain_after_seconds_per_second,
+            delivered_seconds_per_second,
+            cause,
+            reason,
+            failures_in_a_row,
+        }
+    }
 }

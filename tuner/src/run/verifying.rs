@@ -59,15 +59,8 @@ fn verify(action: &mut Action, end: End, window: &WindowSeen<'_>, context: &Cont
     };
     let verdict = verdict(&claimed, window.after);
     let failures_in_a_row = if verdict.helped { 0 } else { window.failures_before.saturating_add(1) };
-    let verification = Verification {
-        helped: verdict.helped,
-        pain_after_seconds_per_second: verdict.pain_after_seconds_per_second,
-        delivered_seconds_per_second: verdict.delivered_seconds_per_second,
-        cause: verdict.cause,
-        reason: verdict.reason,
-        failures_in_a_row,
-    };
-    let news = if verdict.helped { vec![News::Verified] } else { vec![News::Verified, News::BackedOff] };
+    let verification = Verification::of(verdict, failures_in_a_row);
+    let news = if verification.helped { vec![News::Verified] } else { vec![News::Verified, News::BackedOff] };
     // What was measured stays for whoever asks what it was like before.
     action.claim = Some(claim);
     let effects = vec![Effect::Record(Record { news, ..Record::default() })];
