@@ -179,19 +179,9 @@ impl Journal {
         let started = clock::now();
         let part = place.as_ref().map_or_else(KeyRange::everything, |place| place.range.clone());
         let running = running(part, VecDeque::new(), started);
-        let action = Action {
-            id,
-            claim: claim(&kind),
-            kind,
-            process,
-            place,
-            device: None,
-            started,
-            state: ActionState::Running(running),
-            pauses: 0,
-            failure: None,
-            bytes_transient: 0,
-        };
+        let claim = claim(&kind);
+        let state = ActionState::Running(running);
+        let action = Action { place, claim, state, ..Action::planned(id, kind, process, started) };
         self.write_ahead(action, option)?;
         Ok(id)
     }

@@ -1,12 +1,11 @@
 //! An action and all that is known of it.
 
 use super::claim::Claim;
-use super::event::{ReadingsKind, Wanted};
 use super::identity::{ActionId, DeviceId, Place, ProcessId};
 use super::kind::ActionKind;
 use super::moment::Moment;
 use super::outcome::Outcome;
-use super::state::{ActionState, Phase, SettingFailure};
+use super::state::{ActionState, SettingFailure};
 use serde::{Deserialize, Serialize};
 
 /// An action and all that is known of it. It is stored as it is.
@@ -37,12 +36,37 @@ pub struct Action {
     /// Why a setting could not be changed, where it has not been since.
     #[serde(default)]
     pub failure: Option<SettingFailure>,
+    /// Parts of it that have run through.
+    #[serde(default)]
+    pub parts_done: u32,
+    /// Bytes of the SST files that its parts have replaced so far, as the executor counts them.
+    #[serde(default)]
+    pub bytes_replaced: u64,
     /// Bytes that its parts have written so far and that are in no file.
     #[serde(default)]
     pub bytes_transient: u64,
 }
 
 impl Action {
+    /// An action of which nothing has happened yet, done to no keys and promising nothing.
+    pub fn planned(id: ActionId, kind: ActionKind, process: ProcessId, now: Moment) -> Action {
+        Action {
+            id,
+            kind,
+            process,
+            place: None,
+            device: None,
+            claim: None,
+            started: now,
+            state: ActionState::Planned,
+            pauses: 0,
+            failure: None,
+            parts_done: 0,
+            bytes_replaced: 0,
+            bytes_transient: 0,
+        }
+    }
+
     /// How often in a row a setting could not be changed.
     pub fn failures(&self) -> u32 {
         self.failure.as_ref().map_or(0, |failure| failure.retry.failures_in_a_row)
@@ -56,39 +80,5 @@ impl Action {
     /// Bytes that it may still write or has written and not paid for yet.
     pub fn reserved_bytes(&self) -> u64 {
         if self.state.is_open() { self.kind.cost_bytes().saturating_add(self.bytes_transient) } else { 0 }
-    }
-}
-
-impl Action {
-    /// What it waits for.
-    pub fn wanted(&self, now: Moment) -> Wanted {
-        match &self.state {
-            ActionState::Planned | ActionState::Done(_) | ActionState::Verified { .. } => Wanted::default(),
-            ActionState::Running(running) => {
-                let is_working = running.phase == Phase::Working;
-                let is_guarded =
-                    is_working && running.can_stop && matches!(self.kind, ActionKind::Compact(_));
-                let readings = is_guarded.then_some(ReadingsKind::During);
-                Wanted { job: is_working, readings, wake: Some(super::running::wake(running)) }
-            }
-            ActionState::Paused(paused) => {
-                let readings = (!paused.is_reading_files).then_some(ReadingsKind::Before);
-                Wanted { job: false, readings, wake: Some(super::paused::wake(paused)) }
-            }
-            ActionState::Retrying(_) => {
-                Wanted { wake: Some(super::retrying::wake(self, now)), ..Wanted::default() }
-            }
-            ActionState::InDoubt(doubt) => {
-                Wanted { job: true, readings: None, wake: Some(super::doubt::wake(doubt)) }
-            }
-        }
-    }
-
-    /// Whether a window now could show what it came to: reason enough to open one.
-    pub fn wants_window(&self, now: Moment) -> bool {
-        match &self.state {
-            ActionState::Done(end) => super::verifying::is_due(self, end, now),
-            _ => false,
-        }
     }
 }

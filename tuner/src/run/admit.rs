@@ -1,12 +1,12 @@
 //! Whether an action may begin: at its price of now, within the budget, with no guard objecting.
 
 use super::action::Action;
+use super::context::{Context, Next};
 use super::event::{Admission, Effect};
 use super::kind::ActionKind;
 use super::rejection::Rejection;
 use super::setting::SettingChange;
 use super::state::{ActionState, Phase, Running};
-use super::step::{Context, Next};
 use crate::guard;
 use crate::plan::Rule;
 use crate::range::KeyRange;
@@ -29,7 +29,7 @@ pub(super) fn step(action: &mut Action, admission: &Admission<'_>, context: &Con
         time_limit: admission.time_limit,
         stop: None,
     };
-    (ActionState::Running(running), vec![Effect::WriteAhead { setting: None, forget: None }])
+    (ActionState::Running(running), vec![Effect::WriteAhead { is_first: true, setting: None, forget: None }])
 }
 
 /// All keys that an action is about.

@@ -3,16 +3,17 @@
 //! been done.
 
 use super::action::Action;
-use super::ending::ended;
-use super::event::{Effect, Event, News};
+use super::context::{Context, Next, unchanged};
+use super::ending::{all_of, ended};
+use super::event::{Effect, Event};
 use super::identity::JobId;
 use super::job::{JobEnd, JobResult, JobStatus};
 use super::kind::ActionKind;
 use super::moment::Moment;
+use super::news::News;
 use super::outcome::{End, Outcome};
 use super::setting::SettingChange;
 use super::state::{ActionState, InDoubt, Phase};
-use super::step::{Context, Next, unchanged};
 use std::time::Duration;
 
 /// How long an answer is waited for: a first window brings the hook in, and a busy node opens that late.
@@ -88,7 +89,7 @@ fn settle(action: &mut Action, job: &JobEnd, context: &Context<'_>) -> Next {
         ..End::new(context.now, outcome, message)
     };
     action.claim = None;
-    ended(action, end, vec![News::Ended], action.kind.cost_bytes())
+    ended(action, end, vec![News::Ended], all_of(action))
 }
 
 fn interrupt(action: &mut Action, is_alive: bool, context: &Context<'_>) -> Next {
@@ -104,7 +105,7 @@ fn interrupt(action: &mut Action, is_alive: bool, context: &Context<'_>) -> Next
         ..End::new(context.now, Outcome::Interrupted, message)
     };
     action.claim = None;
-    ended(action, end, vec![News::Interrupted], action.kind.cost_bytes())
+    ended(action, end, vec![News::Interrupted], all_of(action))
 }
 
 /// When an action in doubt has to hear that time has passed.

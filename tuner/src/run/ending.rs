@@ -1,18 +1,21 @@
 //! How an action ends: in numbers, in words, and what it is charged.
 
 use super::action::Action;
-use super::event::{Effect, Measurement, News, Record};
+use super::context::{Context, Next};
+use super::event::{Effect, Measurement, Record};
 use super::job::JobEnd;
 use super::kind::ActionKind;
 use super::moment::Moment;
+use super::news::News;
 use super::outcome::{End, Outcome};
 use super::setting::SettingChange;
 use super::state::ActionState;
-use super::step::{Context, Next};
 use crate::charge::charged_bytes;
 
-/// The end of an action as its executor has seen it; `message` is what came of it or why it ended so, in
-/// words.
+/// Why an action whose process has ended has failed.
+pub(super) const TARGET_GONE: &str = "its target has ended";
+
+/// The end of an action as its executor has seen it; `message` is what came of it or why it ended so, in words.
 pub(super) fn end_of(
     action: &Action,
     outcome: Outcome,
@@ -23,7 +26,7 @@ pub(super) fn end_of(
     let duration_seconds = now.since(&action.started).as_secs_f64();
     End {
         duration_seconds,
-        bytes_rewritten: job.map_or(0, |job| job.bytes_replaced),
+        bytes_rewritten: action.bytes_replaced,
         deletions_before: job.map_or(0, |job| job.deletions_before),
         deletions_after: job.map_or(0, |job| job.deletions_after),
         ..End::new(now, outcome, message)
@@ -54,7 +57,10 @@ pub(super) fn complete(action: &mut Action, mut end: End, changed: Changed, cont
     end.at = context.now;
     end.duration_seconds = context.now.since(&action.started).as_secs_f64();
     // What a target that has ended made of it is not known.
-    end.rests |= is_gone || end.may_run_on || matches!(end.outcome, Outcome::Done | Outcome::Aborted(_));
+    end.rests |= is_gone
+        || end.may_run_on
+        || action.parts_done > 0
+        || matches!(end.outcome, Outcome::Done | Outcome::Aborted(_));
     end.message = in_words(action, &end);
     let spent_bytes = spent(action, &end, device_bytes, is_gone);
     action.claim = action.claim.take().filter(|_| end.outcome == Outcome::Done);
@@ -96,11 +102,17 @@ fn spent(action: &Action, end: &End, device_bytes: Option<u64>, is_gone: bool) -
     match &action.kind {
         ActionKind::Compact(_) => {
             let charged = charged_bytes(end.bytes_rewritten, cost_bytes, device_bytes);
-            if is_unknown { charged.max(cost_bytes) } else { charged }
+            if is_unknown { charged.max(all_of(action)) } else { charged }
         }
         ActionKind::Flush(_) if is_unknown || end.outcome == Outcome::Done => cost_bytes,
-        ActionKind::Flush(_) | ActionKind::ChangeSetting(_) => 0,
+        ActionKind::Flush(_) => action.bytes_transient,
+        ActionKind::ChangeSetting(_) => 0,
     }
+}
+
+/// What an action costs where nobody knows how much of it was done, beside what it has thrown away before.
+pub(super) fn all_of(action: &Action) -> u64 {
+    action.kind.cost_bytes().saturating_add(action.bytes_transient)
 }
 
 fn in_words(action: &Action, end: &End) -> String {

@@ -2,8 +2,9 @@
 
 use super::identity::{ActionId, JobId};
 use super::job::JobStatus;
-use super::kept::KeptSetting;
+use super::kept::{KeptSetting, SettingRecord};
 use super::moment::Moment;
+use super::news::News;
 use super::rejection::Rejection;
 use crate::evidence::SstFile;
 use crate::guard::{GuardRefusal, Readings};
@@ -34,8 +35,7 @@ pub enum Event<'a> {
     Written(bool),
     /// How its job stands.
     Job(JobStatus),
-    /// What can be read of its target: while it runs as [`Wanted::readings`] says, while it is paused as
-    /// before an action.
+    /// What can be read of its target: while it runs as [`super::Wanted::readings`] says, while it is paused as before an action.
     Readings(&'a Readings),
     /// The live files of its column family, or that they cannot be read.
     Files(Option<&'a [SstFile]>),
@@ -115,9 +115,13 @@ pub struct WindowSeen<'a> {
 pub enum Effect {
     /// It does not begin, and nothing of it is written down.
     Refuse(Rejection),
-    /// Have it on disk, synced, that the action begins: itself, the setting with it, and the news that it has
-    /// started. Answered by [`Event::Written`], before which nothing else is done.
+    /// Have it on disk, synced, that the action begins: itself, the setting with it, and the news that it has started.
+    /// Answered by [`Event::Written`], before which nothing else is done.
+    ///
+    /// It comes again before each part after the first: of a job that is not on disk nobody could ask.
     WriteAhead {
+        /// Whether it is the first time, which is told.
+        is_first: bool,
         /// The setting that it changes, which has to be restored.
         setting: Option<Box<KeptSetting>>,
         /// An old action that is forgotten to make room.
@@ -151,64 +155,4 @@ pub struct Record {
     pub spent_bytes: u64,
     /// What becomes of the setting that it has changed.
     pub setting: SettingRecord,
-}
-
-/// What is written down of a setting.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum SettingRecord {
-    /// Nothing has changed.
-    #[default]
-    Unchanged,
-    /// It is to be restored some day.
-    Put(Box<KeptSetting>),
-    /// There is nothing to restore any more.
-    Remove(Box<KeptSetting>),
-}
-
-/// Something that people are told of an action.
-#[derive(Clone, Debug, PartialEq)]
-pub enum News {
-    /// A guard has stopped it for now.
-    Paused(GuardRefusal),
-    /// It has ended.
-    Ended,
-    /// An earlier run of the agent was ended while it was under way, and nobody knows what came of it.
-    Interrupted,
-    /// Its process has ended meanwhile.
-    TargetGone,
-    /// What came of it was measured.
-    Verified,
-    /// It has not helped: its keys rest longer each time.
-    BackedOff,
-    /// A setting could not be changed, for the first time or for another reason than before.
-    SettingFailed,
-    /// A setting has another value now, and is restored some day.
-    SettingChanged,
-    /// A setting has not the agent's value any more.
-    SettingRestored {
-        /// Its value now, where that is known.
-        value: Option<String>,
-        /// Why, in words.
-        reason: String,
-    },
-}
-
-/// What an action waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
-    /// How its job stands.
-    pub job: bool,
-    /// What can be read of its target, and when: `None` now is never.
-    pub readings: Option<ReadingsKind>,
-    /// When it has to hear that time has passed, at the latest.
-    pub wake: Option<Moment>,
-}
-
-/// Which readings are wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadingsKind {
-    /// As before an action.
-    Before,
-    /// As while one runs, with latencies.
-    During,
 }

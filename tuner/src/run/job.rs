@@ -84,7 +84,8 @@ impl JobEnd {
                 let written = self.bytes_written.unwrap_or(u64::MAX);
                 self.bytes_flushed.saturating_add(written.min(cost_bytes).saturating_sub(seen))
             }
-            JobResult::Failed { .. } => 0,
+            // What has not begun has written nothing, and where nothing is known it most often has not.
+            JobResult::Failed { .. } => self.bytes_written.unwrap_or(0).min(cost_bytes),
         }
     }
 }
@@ -114,6 +115,15 @@ mod tests {
         // Jobs that had ended are in the files, and what was flushed was flushed.
         assert_eq!(cancelled(300_000, 0, Some(700_000)), 400_000);
         assert_eq!(cancelled(0, 100_000, Some(700_000)), 700_000);
+    }
+
+    #[test]
+    fn what_a_failed_part_had_written_counts() {
+        let failed = |written| {
+            let result = JobResult::Failed { reason: String::new(), may_run_on: false };
+            ended(result, 0, 0, written)
+        };
+        assert_eq!((failed(Some(700_000)), failed(Some(1 << 40)), failed(None)), (700_000, PRICE, 0));
     }
 
     #[test]

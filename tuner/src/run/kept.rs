@@ -3,10 +3,10 @@
 //! It is on disk before it is changed, and goes when there is nothing to restore any more. So what an agent
 //! that was killed has left is restored by the next one, where the executor has not done it by itself.
 
-use super::event::{News, SettingRecord};
 use super::identity::{ActionId, DatabaseIdentity, Place, ProcessId};
 use super::kind::ActionKind;
 use super::moment::Moment;
+use super::news::News;
 use super::setting::{Setting, SettingKind};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -78,6 +78,18 @@ pub enum SettingEvent<'a> {
     NotRestored,
     /// Another run of the agent has read it from the disk.
     AgentRestarted,
+}
+
+/// What is written down of a setting.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum SettingRecord {
+    /// Nothing has changed.
+    #[default]
+    Unchanged,
+    /// It is to be restored some day.
+    Put(Box<KeptSetting>),
+    /// There is nothing to restore any more.
+    Remove(Box<KeptSetting>),
 }
 
 /// What is to be done about a setting.

@@ -6,13 +6,14 @@
 
 use super::action::Action;
 use super::budget::Budget;
-use super::claim::Claim;
-use super::event::{Admission, Effect, Event, Input, Record, SettingRecord};
+use super::event::{Admission, Effect, Event, Input, Record};
 use super::identity::{ActionId, DatabaseIdentity, DeviceId, Place, ProcessId};
+use super::kept::SettingRecord;
 use super::kept::{KeptSetting, KeptState, SettingEffect, SettingEvent};
 use super::kind::ActionKind;
-use super::may_act::Subject;
 use super::moment::Moment;
+use super::news::News;
+use super::offer::{Offer, Subject};
 use super::outcome::Outcome;
 use super::rejection::Rejection;
 use super::setting::{SettingChange, SettingKind};
@@ -22,7 +23,7 @@ use crate::back_off::Retry;
 use crate::daily::DailyBytes;
 use crate::evidence::PastAction;
 use crate::plan::Rule;
-use crate::policy::{Mode, Policy};
+use crate::policy::Policy;
 use crate::schedule::io_budget_at;
 use crate::throttle::BACK_OFF;
 use crate::verify::Cause;
@@ -55,23 +56,6 @@ pub struct Orphan {
     pub database: Option<DatabaseIdentity>,
     /// Since when nobody sees it.
     pub since: Moment,
-}
-
-/// An action that is wanted.
-#[derive(Clone, Debug)]
-pub struct Offer {
-    /// What it does, at its price of now.
-    pub kind: ActionKind,
-    /// The process it is done to.
-    pub process: ProcessId,
-    /// What the policy allows there.
-    pub mode: Mode,
-    /// The keys it is done to.
-    pub place: Option<Place>,
-    /// The block device of the database.
-    pub device: Option<DeviceId>,
-    /// What it promises.
-    pub claim: Option<Claim>,
 }
 
 /// What earlier runs of the agent have left.
@@ -160,21 +144,8 @@ impl Ledger {
         self.may_act(&subject, policy, now)?;
         self.may_change(&kind, place.as_ref(), process)?;
         let id = ActionId(self.last_id.0.saturating_add(1));
-        let state = ActionState::Planned;
-        let (pauses, failure, bytes_transient) = (0, None, 0);
-        let mut action = Action {
-            id,
-            kind,
-            process,
-            place,
-            device,
-            claim,
-            started: now,
-            state,
-            pauses,
-            failure,
-            bytes_transient,
-        };
+        let mut action = Action::planned(id, kind, process, now);
+        (action.place, action.device, action.claim) = (place, device, claim);
         let available_bytes = self.available_bytes(policy, now);
         let event = Event::Admit(admission);
         let effects = step(&mut action, Input { now, policy, available_bytes, event });
@@ -185,14 +156,13 @@ impl Ledger {
         self.last_id = id;
         self.actions.push_front(action);
         let forget = self.forget_oldest();
-        Ok((id, vec![Effect::WriteAhead { setting, forget }]))
+        Ok((id, vec![Effect::WriteAhead { is_first: true, setting, forget }]))
     }
 
     /// Takes in what has happened to an action; gives what is to be done, in this order.
     pub fn step(&mut self, id: ActionId, event: Event<'_>, policy: &Policy, now: Moment) -> Vec<Effect> {
-        let available_bytes = self.available_bytes(policy, now);
+        let available_bytes = self.available_to(Some(id), policy, now);
         let Some(action) = self.actions.iter_mut().find(|action| action.id == id) else { return Vec::new() };
-        let available_bytes = available_bytes.saturating_add(action.reserved_bytes());
         let was_open = action.state.is_open();
         let mut effects = step(action, Input { now, policy, available_bytes, event });
         if matches!(action.state, ActionState::Planned) {
@@ -279,11 +249,19 @@ impl Ledger {
         &self.daily
     }
 
-    /// Bytes that may be written now, beside those that actions under way will write.
+    /// Bytes that may be written now, beside those that actions under way, and jobs that nobody sees, will write.
     pub fn available_bytes(&mut self, policy: &Policy, now: Moment) -> u64 {
+        self.available_to(None, policy, now)
+    }
+
+    /// The same for an action under way, as if it had reserved none.
+    fn available_to(&mut self, id: Option<ActionId>, policy: &Policy, now: Moment) -> u64 {
         self.budget.refill(io_budget_at(policy, now.at), now);
-        let reserved = self.actions.iter().map(Action::reserved_bytes);
-        let reserved = reserved.fold(0_u64, u64::saturating_add);
+        let others = self.actions.iter().filter(|action| Some(action.id) != id);
+        // What an orphan has been charged it may write only now.
+        let orphaned = self.orphans.iter().filter_map(|orphan| self.action(orphan.action));
+        let orphaned = orphaned.map(|action| action.kind.cost_bytes());
+        let reserved = others.map(Action::reserved_bytes).chain(orphaned).fold(0_u64, u64::saturating_add);
         self.budget.available_bytes().saturating_sub(reserved)
     }
 
@@ -471,13 +449,15 @@ impl Ledger {
         }
         let Some(outcome) = ended else { return };
         let Some(action) = self.actions.iter().find(|action| action.id == id) else { return };
-        let may_be_set = action.state.end().is_some_and(|end| end.may_run_on);
+        let may_be_set =
+            action.state.end().is_some_and(|end| end.may_run_on) || record.news.contains(&News::TargetGone);
         let event = match outcome {
             Outcome::Done => SettingEvent::Changed,
             Outcome::Interrupted => SettingEvent::AgentRestarted,
-            _ if may_be_set => SettingEvent::Unwanted("whether it was set is not known"),
-            Outcome::Skipped | Outcome::Failed | Outcome::Cancelled | Outcome::Aborted(_) => {
-                SettingEvent::NotChanged
+            Outcome::Skipped => SettingEvent::NotChanged,
+            Outcome::Failed if !may_be_set => SettingEvent::NotChanged,
+            Outcome::Failed | Outcome::Cancelled | Outcome::Aborted(_) => {
+                SettingEvent::Unwanted("whether it was set is not known")
             }
         };
         for (_, effect) in self.step_settings(&event, now, |setting| setting.action == id) {
@@ -502,7 +482,7 @@ impl Ledger {
 
 /// A job of an earlier run that may run on.
 fn orphan_of(action: &Action, is_alive: &impl Fn(&ProcessId) -> bool) -> Option<Orphan> {
-    let end = action.state.end().filter(|end| end.may_run_on)?;
+    let end = action.state.end().filter(|end| end.may_run_on && action.kind.cost_bytes() > 0)?;
     is_alive(&action.process).then(|| Orphan {
         action: action.id,
         process: action.process,

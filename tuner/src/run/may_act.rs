@@ -1,33 +1,19 @@
 //! May this be done now, and if not why and until when: one question, one answer.
 
 use super::cooldown::has_rested;
-use super::identity::{DeviceId, Place, ProcessId};
+use super::identity::{DeviceId, ProcessId};
 use super::ledger::Ledger;
 use super::moment::Moment;
+use super::offer::Subject;
 use super::rejection::{RejectedBy, Rejection};
 use super::state::ActionState;
 use crate::evidence::PastAction;
 use crate::guard::Guard;
 use crate::plan::Rule;
-use crate::policy::{Mode, Policy, RemedyKind};
+use crate::policy::{Mode, Policy};
 use crate::throttle::BACK_OFF;
 use crate::words;
 use std::time::Duration;
-
-/// What would be acted on.
-#[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
-    /// The process.
-    pub process: ProcessId,
-    /// What the policy allows there.
-    pub mode: Mode,
-    /// The keys; `None` where these are none of a database.
-    pub place: Option<&'a Place>,
-    /// The block device of the database.
-    pub device: Option<DeviceId>,
-    /// In which way; `None` where it is no remedy.
-    pub remedy: Option<RemedyKind>,
-}
 
 impl Ledger {
     /// Whether something may be done now.

@@ -8,6 +8,7 @@ mod action;
 mod admit;
 mod budget;
 mod claim;
+mod context;
 pub mod cooldown;
 mod doubt;
 mod ending;
@@ -19,7 +20,10 @@ mod kind;
 mod ledger;
 mod may_act;
 mod moment;
+mod news;
+mod offer;
 mod outcome;
+mod part;
 mod paused;
 mod rejection;
 mod retrying;
@@ -28,23 +32,23 @@ mod setting;
 mod state;
 mod step;
 mod verifying;
+mod wanted;
 
 pub use action::Action;
 pub use budget::Budget;
 pub use claim::Claim;
-pub use event::{
-    Admission, Effect, Event, Input, Measurement, News, ReadingsKind, Record, SettingRecord, Wanted,
-    WindowSeen,
-};
+pub use event::{Admission, Effect, Event, Input, Measurement, Record, WindowSeen};
 pub use identity::{ActionId, DatabaseIdentity, DeviceId, JobId, Place, ProcessId};
 pub use job::{JobEnd, JobResult, JobStatus};
 pub use kept::{
-    KeptSetting, KeptState, LEFT_BEHIND, RESTORE_INTERVAL, Restoration, SettingEvent, is_same_value,
+    KeptSetting, KeptState, LEFT_BEHIND, RESTORE_INTERVAL, Restoration, SettingEvent, SettingRecord,
+    is_same_value,
 };
 pub use kind::ActionKind;
-pub use ledger::{ACTIONS_STORED_MAX, Ledger, ORPHAN_TIME_MAX, Offer, Orphan, Stored};
-pub use may_act::Subject;
+pub use ledger::{ACTIONS_STORED_MAX, Ledger, ORPHAN_TIME_MAX, Orphan, Stored};
 pub use moment::Moment;
+pub use news::News;
+pub use offer::{Offer, Subject};
 pub use outcome::{End, Outcome, Verification};
 pub use paused::{PAUSE_MAX, PAUSE_MIN};
 pub use rejection::{RejectedBy, Rejection};
@@ -53,3 +57,4 @@ pub use setting::{PerfLevelChange, Setting, SettingChange, SettingKind};
 pub use state::{ActionState, InDoubt, Paused, Phase, Retrying, Running, SettingFailure, Stop, StopReason};
 pub use step::step;
 pub use verifying::VERIFY_WINDOWS_MAX;
+pub use wanted::{ReadingsKind, Wanted};

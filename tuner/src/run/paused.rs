@@ -1,14 +1,14 @@
 //! An action that a guard has stopped for now: it goes on when nobody objects any more, or not at all.
 
 use super::action::Action;
-use super::ending::{Changed, complete, end_of};
+use super::context::{Context, Next, unchanged};
+use super::ending::{Changed, TARGET_GONE, complete, end_of};
 use super::event::{Effect, Event};
 use super::kind::ActionKind;
 use super::moment::Moment;
 use super::outcome::Outcome;
-use super::running::{TARGET_GONE, begin};
+use super::part::write_ahead;
 use super::state::{ActionState, Paused, Phase, Running};
-use super::step::{Context, Next, unchanged};
 use crate::evidence::SstFile;
 use crate::guard::{self, Readings};
 use crate::range::KeyRange;
@@ -58,7 +58,7 @@ fn go_on(action: &mut Action, paused: Paused, files: Option<&[SstFile]>, context
     let mut parts: VecDeque<KeyRange> = left_of(&action.kind, &paused, files).into();
     parts.extend(paused.left.iter().cloned());
     match parts.pop_front() {
-        Some(part) => begin(part, parts, paused.time_limit, context.now),
+        Some(part) => write_ahead(part, parts, paused.time_limit, context.now),
         None => give_up(action, paused, Outcome::Done, String::new(), context),
     }
 }

@@ -2,14 +2,15 @@
 //! not wanted any more.
 
 use super::action::Action;
-use super::ending::{Changed, complete, end_of};
-use super::event::{Effect, Event, News, Record};
+use super::context::{Context, Next, unchanged};
+use super::ending::{Changed, TARGET_GONE, complete, end_of};
+use super::event::{Effect, Event, Record};
 use super::kind::ActionKind;
 use super::moment::Moment;
+use super::news::News;
 use super::outcome::Outcome;
-use super::running::{TARGET_GONE, begin};
+use super::part::begin;
 use super::state::{ActionState, Retrying, SettingFailure};
-use super::step::{Context, Next, unchanged};
 use crate::range::KeyRange;
 use crate::throttle::BACK_OFF;
 use std::collections::VecDeque;

@@ -1,22 +1,22 @@
 //! An action that runs: its job, the guards, and what stops it.
 
 use super::action::Action;
-use super::ending::{Changed, complete, end_of};
-use super::event::{Effect, Event, News, Record};
+use super::context::{Context, Next, unchanged};
+use super::ending::{Changed, TARGET_GONE, complete, end_of};
+use super::event::{Effect, Event, Record};
 use super::identity::JobId;
 use super::job::{JobEnd, JobResult, JobStatus};
 use super::kind::ActionKind;
 use super::moment::Moment;
+use super::news::News;
 use super::outcome::{End, Outcome};
+use super::part::{begin, write_ahead};
 use super::rejection::Rejection;
 use super::retrying;
 use super::setting::SettingChange;
 use super::state::{ActionState, Paused, Phase, Running, Stop, StopReason};
-use super::step::{Context, Next, unchanged};
 use crate::guard::{self, Course, Readings};
 use crate::plan::Rule;
-use crate::range::KeyRange;
-use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How often a job that is to stop is cancelled anew: the first time the executor may have had no thread for
@@ -30,9 +30,6 @@ pub const CANCEL_TIME_MAX: Duration = Duration::from_secs(60);
 /// How long the measurement of what an action has changed is waited for: some thousand files are listed in a
 /// second or two, and a target that does not answer by then has its action end without.
 pub const MEASURE_TIME_MAX: Duration = Duration::from_secs(30);
-
-/// Why an action whose process has ended has failed.
-pub(super) const TARGET_GONE: &str = "its target has ended";
 
 pub(super) fn step(action: &mut Action, running: Running, event: Event<'_>, context: &Context<'_>) -> Next {
     match running.phase {
@@ -50,6 +47,11 @@ fn written_ahead(
     context: &Context<'_>,
 ) -> Next {
     match event {
+        Event::Written(false) if action.pauses > 0 || action.parts_done > 0 => {
+            let reason = "it cannot be written down that it goes on".to_owned();
+            let end = end_of(action, Outcome::Cancelled, reason, None, context.now);
+            measure(action, running, end, context)
+        }
         Event::Written(false) => {
             let reason = "it cannot be written down that it begins";
             let rejection = Rejection::by_rule(Rule::StateUnwritable, reason);
@@ -62,15 +64,6 @@ fn written_ahead(
         Event::Written(true) => begin(running.part, running.left, running.time_limit, context.now),
         _ => unchanged(ActionState::Running(running)),
     }
-}
-
-/// Begins with a part; `left` come after it.
-pub(super) fn begin(part: KeyRange, left: VecDeque<KeyRange>, time_limit: Duration, now: Moment) -> Next {
-    let effects = vec![Effect::Start(part.clone())];
-    let phase = Phase::Working;
-    let running =
-        Running { part, left, phase, since: now, job: None, can_stop: false, time_limit, stop: None };
-    (ActionState::Running(running), effects)
 }
 
 fn working(action: &mut Action, mut running: Running, event: Event<'_>, context: &Context<'_>) -> Next {
@@ -170,10 +163,13 @@ fn lost(action: &mut Action, running: Running, reason: String, context: &Context
 
 fn job_ended(action: &mut Action, running: Running, end: &JobEnd, context: &Context<'_>) -> Next {
     let transient = match action.kind {
-        ActionKind::Compact(_) => end.bytes_transient(action.kind.cost_bytes()),
-        ActionKind::Flush(_) | ActionKind::ChangeSetting(_) => 0,
+        // What a flush has written is in a file.
+        ActionKind::Flush(_) if end.result == JobResult::Done => 0,
+        ActionKind::Compact(_) | ActionKind::Flush(_) => end.bytes_transient(action.kind.cost_bytes()),
+        ActionKind::ChangeSetting(_) => 0,
     };
     action.bytes_transient = action.bytes_transient.saturating_add(transient);
+    action.bytes_replaced = action.bytes_replaced.saturating_add(end.bytes_replaced);
     match &end.result {
         JobResult::Done => part_done(action, running, end, context),
         JobResult::Cancelled(reason) => part_stopped(action, running, end, reason, context),
@@ -192,6 +188,7 @@ fn job_ended(action: &mut Action, running: Running, end: &JobEnd, context: &Cont
 
 /// A part has run through, if with somebody's wish to stop it on its heels.
 fn part_done(action: &mut Action, mut running: Running, end: &JobEnd, context: &Context<'_>) -> Next {
+    action.parts_done += 1;
     let Some(next) = running.left.pop_front() else {
         let message = end.message.clone().unwrap_or_default();
         let done = end_of(action, Outcome::Done, message, Some(end), context.now);
@@ -200,7 +197,7 @@ fn part_done(action: &mut Action, mut running: Running, end: &JobEnd, context: &
     let stopped = running.stop.take().map(|stop| stop.reason);
     let running = Running { part: next, ..running };
     match stopped {
-        None => begin(running.part, running.left, running.time_limit, context.now),
+        None => write_ahead(running.part, running.left, running.time_limit, context.now),
         Some(reason) => stopped_by(action, running, end, reason, context),
     }
 }

@@ -4,22 +4,10 @@
 //! [`super::doubt`], [`super::verifying`]; how an action ends is in [`super::ending`].
 
 use super::action::Action;
+use super::context::Context;
 use super::event::{Effect, Event, Input};
-use super::moment::Moment;
 use super::state::ActionState;
 use super::{admit, doubt, paused, retrying, running, verifying};
-use crate::policy::Policy;
-
-/// What an action becomes, and what is to be done.
-pub(super) type Next = (ActionState, Vec<Effect>);
-
-/// Everything a step depends on but for the action and what has happened to it.
-#[derive(Clone, Copy)]
-pub(super) struct Context<'a> {
-    pub now: Moment,
-    pub policy: &'a Policy,
-    pub available_bytes: u64,
-}
 
 /// Decides what becomes of an action. What cannot happen to it in its state changes nothing.
 pub fn step(action: &mut Action, input: Input<'_>) -> Vec<Effect> {
@@ -39,9 +27,4 @@ pub fn step(action: &mut Action, input: Input<'_>) -> Vec<Effect> {
     };
     action.state = state;
     effects
-}
-
-/// Nothing changes.
-pub(super) fn unchanged(state: ActionState) -> Next {
-    (state, Vec::new())
 }

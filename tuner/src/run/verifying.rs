@@ -1,13 +1,14 @@
 //! Whether an action helped: what it promised beside what the windows after it show.
 
 use super::action::Action;
-use super::event::{Effect, Event, News, Record, WindowSeen};
+use super::context::{Context, Next, unchanged};
+use super::event::{Effect, Event, Record, WindowSeen};
 use super::kind::ActionKind;
 use super::moment::Moment;
+use super::news::News;
 use super::outcome::{End, Verification};
 use super::setting::SettingChange;
 use super::state::ActionState;
-use super::step::{Context, Next, unchanged};
 use crate::verify::{Aftermath, Claim, verdict};
 use std::time::Duration;
 
