@@ -2,7 +2,7 @@
 # Everything is built with the same arguments, so that RocksDB's C++ and Polars are built once.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build build build-programs demo test unit fuzz e2e lint bench-footprint bench-guard bench-overhead test-kernels
+.PHONY: help setup setup-build build build-programs demo test unit simulate fuzz e2e lint bench-footprint bench-guard bench-overhead test-kernels
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
@@ -14,6 +14,8 @@ AS_ROOT := $(shell [ "$$(id -u)" = 0 ] && echo env || echo "sudo -E env")
 TOOLS := $(or $(SEXTON_TOOLS),$(HOME)/.cache/sexton-tools)
 # Series of Debian's kernels that `make test-kernels` boots.
 KERNELS ?= 5.10 6.1 6.12 6.18 7.2
+# Histories that `make simulate` runs.
+HISTORIES ?= 1000000
 # Inputs of each kind that `make fuzz` makes up.
 FUZZ_RUNS ?= 1000000
 
@@ -69,6 +71,10 @@ fuzz: build ## A million changed inputs to each parser of foreign bytes and to t
 	SEXTON_FUZZ_RUNS=$(FUZZ_RUNS) cargo test $(BUILD) --lib -- fuzz:: --nocapture 2>&1 | \
 	    grep -v -e '^running 0 tests' -e ' 0 passed; 0 failed' -e '^$$'
 	SEXTON_FUZZ_RUNS=$(FUZZ_RUNS) cargo test $(BUILD) --test hook_fuzz -- --nocapture
+
+simulate: ## A million random histories of actions, with faults: what make test runs a tenth of (five minutes of a processor).
+	SEXTON_SIMULATION_HISTORIES=$(HISTORIES) cargo test $(BUILD) --lib -- simulation:: --nocapture 2>&1 | \
+	    grep -v -e '^running 0 tests' -e ' 0 passed; 0 failed' -e '^$$'
 
 e2e: build ## End-to-end tests on real processes, with real BPF (root), and promtool on the Prometheus rules.
 	PATH="$(PATH):$(TOOLS)/prometheus/usr/bin" SEXTON_TOOLS="$(TOOLS)" \

@@ -49,6 +49,8 @@ pub mod words;
 mod attribute;
 mod left_out;
 mod planner;
+#[cfg(test)]
+mod simulation;
 mod walk;
 
 pub use evidence::Evidence;
