@@ -7,13 +7,13 @@ use sexton_tests::artifact;
 use std::collections::BTreeMap;
 
 /// Most lines of production Rust in the whole project, comments and empty lines included. It only ever falls.
-const PRODUCTION_LINES_MAX: usize = 48_300;
+const PRODUCTION_LINES_MAX: usize = 47_400;
 
 /// Comments that are wider than what rustfmt allows the code.
-const WIDE_LINES_MAX: usize = 30;
+const WIDE_LINES_MAX: usize = 0;
 
 /// Functions that are longer than a screen.
-const LONG_FUNCTIONS_MAX: usize = 1;
+const LONG_FUNCTIONS_MAX: usize = 0;
 
 /// Most lines of a function, from its first to its closing brace: a screen.
 const FUNCTION_LINES_MAX: usize = 70;

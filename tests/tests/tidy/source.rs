@@ -62,10 +62,12 @@ impl Source {
             first += 1;
         }
         let indent = indent(line(first));
+        // A block ends with its brace, whatever lines a text in it has at the left margin.
+        let is_block = line(first).ends_with('{');
         let ends = |text: &str| {
             let rest = text.trim_start();
-            indent == text.len() - rest.len()
-                && (rest.starts_with('}') || rest.ends_with(';') || rest.ends_with('}'))
+            let is_statement = !is_block && (rest.ends_with(';') || rest.ends_with('}'));
+            indent == text.len() - rest.len() && (rest.starts_with('}') || is_statement)
         };
         (first..self.lines.len()).find(|index| ends(line(*index))).unwrap_or(self.lines.len())
     }
@@ -126,6 +128,8 @@ fn tests_are_no_production_code() {
     let source = Source::new("tuner/src/a.rs", text);
     let numbers: Vec<usize> = source.production().iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, [1, 2, 3, 4, 12]);
+    let with_text = Source::new("a.rs", "#[cfg(test)]\nmod tests {\nsay;\n    fn c() {}\n}\nfn d() {}\n");
+    assert_eq!(with_text.production().iter().map(|(number, _)| *number).collect::<Vec<_>>(), [6]);
     let declaring = Source::new("agent/src/a/mod.rs", "#[cfg(test)]\npub(crate) mod btf;\nmod b;\n");
     assert_eq!(declaring.test_modules(), ["agent/src/a/btf"]);
     for (path, is_production) in [
