@@ -12,7 +12,7 @@
 use crate::candidate::{CandidateInput, candidates, overlapping, shares};
 use crate::cost::Levels;
 use crate::evidence::{MemtableDeletions, Observation, SeekKind, SstFile};
-use crate::frames::{FileShare, ObservationShare};
+use crate::frames::RangeRow;
 use crate::key::Key;
 use crate::options::ColumnFamilyOptions;
 use crate::pain::{Events, Loss, events};
@@ -68,16 +68,18 @@ impl<'a> ColumnFamily<'a> {
     }
 
     /// One row per range and file that overlap.
-    pub(crate) fn file_shares(&self) -> Vec<FileShare> {
+    pub(crate) fn file_shares(&self) -> Vec<RangeRow> {
         let rows = self.ranges.iter().zip(&self.files_in_range).zip(self.first_range..);
         let rows = rows.flat_map(|((range, files), number)| {
-            files.iter().map(move |file| FileShare { range: number, share: share_of(file, range) })
+            let row =
+                move |file| RangeRow { range: number, share: share_of(file, range), ..RangeRow::default() };
+            files.iter().copied().map(row)
         });
         rows.collect()
     }
 
     /// One row per range in which the operation lost time; they add up to the operation.
-    pub(crate) fn observation_shares(&self, operation: &Observation, loss: Loss) -> Vec<ObservationShare> {
+    pub(crate) fn observation_shares(&self, operation: &Observation, loss: Loss) -> Vec<RangeRow> {
         let Events { tombstones, block_reads, block_cache_hits } = events(operation);
         let start = self.start(operation);
         let end = operation.end_key.as_ref().map(|key| self.index_of(key));
@@ -101,8 +103,9 @@ impl<'a> ColumnFamily<'a> {
                 0 => total,
                 all => portion(total, to, all) - portion(total, from, all),
             };
-            rows.push(ObservationShare {
+            rows.push(RangeRow {
                 range: self.first_range.saturating_add(u32::try_from(index).unwrap_or(u32::MAX)),
+                operations: 1,
                 tombstones: end - taken,
                 memtable_tombstones,
                 unexplained_tombstones,
@@ -113,6 +116,7 @@ impl<'a> ColumnFamily<'a> {
                 relief_ns: slice(loss.relief_ns, taken, explained),
                 unexplained_ns: if tombstones == 0 { 0 } else { slice(loss.relief_ns, explained, end) },
                 block_read_ns: slice(loss.block_read_ns, taken, end),
+                share: Share::default(),
             });
             taken = end;
         }
@@ -341,10 +345,9 @@ mod tests {
         let family = ColumnFamily::new(&files, &files, &input, &ColumnFamilyOptions::default(), None, 0);
         let shares = family.observation_shares(operation, EventCosts::default().loss(operation));
         let begin = |number| family.range(number).map(|range| range.begin.clone()).unwrap_or_default();
-        let elsewhere = |share: &ObservationShare| share.memtable_tombstones + share.unexplained_tombstones;
-        let place = |share: &ObservationShare| {
-            (begin(share.range), share.tombstones - elsewhere(share), elsewhere(share))
-        };
+        let elsewhere = |share: &RangeRow| share.memtable_tombstones + share.unexplained_tombstones;
+        let place =
+            |share: &RangeRow| (begin(share.range), share.tombstones - elsewhere(share), elsewhere(share));
         let mut placed: Vec<(Key, u64, u64)> = shares.iter().map(place).collect();
         placed.sort();
         placed
@@ -413,7 +416,7 @@ mod tests {
             let family = ColumnFamily::new(&files, &parts, &input, &options, deletions, 7);
             let loss = EventCosts::default().loss(&operation);
             let shares = family.observation_shares(&operation, loss);
-            let sum = |value: fn(&ObservationShare) -> u64| shares.iter().map(value).sum::<u64>();
+            let sum = |value: fn(&RangeRow) -> u64| shares.iter().map(value).sum::<u64>();
             let total = operation.total();
             prop_assert_eq!(sum(|share| share.tombstones), total.tombstones_skipped);
             prop_assert_eq!(sum(|share| share.block_reads), total.block_reads);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which positioning call opened an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 pub enum SeekKind {
     /// `Iterator::Seek`.
@@ -32,12 +32,7 @@ impl SeekKind {
 
     /// RocksDB's name of the call.
     pub fn name(self) -> &'static str {
-        match self {
-            SeekKind::Seek => "Seek",
-            SeekKind::SeekForPrev => "SeekForPrev",
-            SeekKind::SeekToFirst => "SeekToFirst",
-            SeekKind::SeekToLast => "SeekToLast",
-        }
+        self.into()
     }
 }
 
@@ -142,12 +137,14 @@ pub struct EventCosts {
 }
 
 /// Where the time per block-cache miss is from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum BlockReadSource {
     /// The default.
     Assumed,
     /// From the latency of seeks that read many blocks.
+    #[strum(serialize = "measured")]
     Learnt,
     /// The block reads themselves were timed.
     Timed,
@@ -156,11 +153,7 @@ pub enum BlockReadSource {
 impl BlockReadSource {
     /// For a plan's reasons.
     pub fn in_words(self) -> &'static str {
-        match self {
-            BlockReadSource::Assumed => "assumed",
-            BlockReadSource::Learnt => "measured",
-            BlockReadSource::Timed => "timed",
-        }
+        self.into()
     }
 }
 

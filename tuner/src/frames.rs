@@ -1,20 +1,22 @@
-//! The join: shares of observations and shares of SST files, as Polars frames, one row per range.
+//! The join: what operations lost and what SST files hold, as Polars frames, one row per range.
 
 use crate::share::Share;
 use polars::prelude::*;
 
-/// What one operation lost in one range.
+/// What fell into one range: of one operation, of one file, or of all of them together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ObservationShare {
+pub struct RangeRow {
     /// Number of the range.
     pub range: u32,
+    /// Operations that lost time there.
+    pub operations: u64,
     /// Tombstones skipped there.
     pub tombstones: u64,
     /// Those of them that are in no SST file: in a memtable.
     pub memtable_tombstones: u64,
     /// Those of them that are neither in an SST file nor, as far as is known, in a memtable.
     pub unexplained_tombstones: u64,
-    /// 1 where the tombstones are an estimate.
+    /// Operations whose tombstones are an estimate.
     pub estimated: u64,
     /// Block-cache misses there.
     pub block_reads: u64,
@@ -28,162 +30,80 @@ pub struct ObservationShare {
     pub unexplained_ns: u64,
     /// The block misses' part of it.
     pub block_read_ns: u64,
-}
-
-/// What one SST file has in one range.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FileShare {
-    /// Number of the range.
-    pub range: u32,
-    /// The file's part.
+    /// What the files have there.
     pub share: Share,
 }
 
-/// One range with everything that fell into it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RangeRow {
-    /// Number of the range.
-    pub range: u32,
-    /// Operations that lost time there.
-    pub operations: u64,
-    /// Sum over the operations.
-    pub tombstones: u64,
-    /// Sum over the operations.
-    pub memtable_tombstones: u64,
-    /// Sum over the operations.
-    pub unexplained_tombstones: u64,
-    /// Operations whose tombstones are an estimate.
-    pub estimated: u64,
-    /// Sum over the operations.
-    pub block_reads: u64,
-    /// Sum over the operations.
-    pub block_cache_hits: u64,
-    /// Sum over the operations.
-    pub lost_ns: u64,
-    /// Sum over the operations.
-    pub relief_ns: u64,
-    /// Sum over the operations.
-    pub unexplained_ns: u64,
-    /// Sum over the operations.
-    pub block_read_ns: u64,
-    /// Sum over the files.
-    pub share: Share,
-}
-
-/// Most of one file in one range that is believed: larger than any SST file, and sums over a million
-/// files stay within 64 bits.
-const FILE_SHARE_MAX: u64 = 1 << 44;
+/// Most of one value that is believed: larger than any SST file and than anything of one operation, and sums
+/// over a million of them stay within 64 bits.
+const VALUE_MAX: u64 = 1 << 44;
 
 const RANGE: &str = "range";
-const OPERATION_COLUMNS: [&str; 11] = [
-    "operations",
-    "tombstones",
-    "memtable_tombstones",
-    "unexplained_tombstones",
-    "estimated",
-    "block_reads",
-    "block_cache_hits",
-    "lost_ns",
-    "relief_ns",
-    "unexplained_ns",
-    "block_read_ns",
-];
-const FILE_COLUMNS: [&str; 3] = ["size_bytes", "entries", "deletions"];
 
-/// Joins both sides into one row per range that an operation lost time in, in the order of the
-/// ranges' numbers. All columns are `UInt64` but `range`, which is `UInt32`.
-pub fn join(observations: &[ObservationShare], files: &[FileShare]) -> PolarsResult<Vec<RangeRow>> {
-    if observations.is_empty() {
+/// A column of `UInt64`, and its place in a row.
+type Field = (&'static str, fn(&mut RangeRow) -> &mut u64);
+
+const OPERATION_FIELDS: [Field; 11] = [
+    ("operations", |row| &mut row.operations),
+    ("tombstones", |row| &mut row.tombstones),
+    ("memtable_tombstones", |row| &mut row.memtable_tombstones),
+    ("unexplained_tombstones", |row| &mut row.unexplained_tombstones),
+    ("estimated", |row| &mut row.estimated),
+    ("block_reads", |row| &mut row.block_reads),
+    ("block_cache_hits", |row| &mut row.block_cache_hits),
+    ("lost_ns", |row| &mut row.lost_ns),
+    ("relief_ns", |row| &mut row.relief_ns),
+    ("unexplained_ns", |row| &mut row.unexplained_ns),
+    ("block_read_ns", |row| &mut row.block_read_ns),
+];
+const FILE_FIELDS: [Field; 3] = [
+    ("size_bytes", |row| &mut row.share.size_bytes),
+    ("entries", |row| &mut row.share.entries),
+    ("deletions", |row| &mut row.share.deletions),
+];
+
+/// Joins operations and files into one row per range that an operation lost time in, in the order of the
+/// ranges' numbers.
+pub fn join(operations: &[RangeRow], files: &[RangeRow]) -> PolarsResult<Vec<RangeRow>> {
+    if operations.is_empty() {
         return Ok(Vec::new());
     }
-    let operations = summed(&observation_frame(observations)?, &OPERATION_COLUMNS)?;
-    let files = summed(&file_frame(files)?, &FILE_COLUMNS)?;
+    let operations = summed(operations, &OPERATION_FIELDS)?;
+    let files = summed(files, &FILE_FIELDS)?;
     let joined =
         operations.left_join(&files, [RANGE], [RANGE])?.sort([RANGE], SortMultipleOptions::default())?;
-    rows(&joined)
+    let ranges = joined.column(RANGE)?.u32()?;
+    let row = |range: Option<u32>| RangeRow { range: range.unwrap_or(0), ..RangeRow::default() };
+    let mut rows: Vec<RangeRow> = ranges.iter().map(row).collect();
+    for (name, field) in OPERATION_FIELDS.iter().chain(&FILE_FIELDS) {
+        // A range without files has no row on the right side of the join: its columns are null.
+        for (row, sum) in rows.iter_mut().zip(joined.column(name)?.u64()?.iter()) {
+            *field(row) = sum.unwrap_or(0);
+        }
+    }
+    Ok(rows)
 }
 
-fn observation_frame(shares: &[ObservationShare]) -> PolarsResult<DataFrame> {
-    let column = |name: &str, value: fn(&ObservationShare) -> u64| {
-        Column::new(name.into(), shares.iter().map(value).collect::<Vec<u64>>())
+/// Sums of the fields by range, under the fields' names.
+fn summed(rows: &[RangeRow], fields: &[Field]) -> PolarsResult<DataFrame> {
+    let ranges = Column::new(RANGE.into(), rows.iter().map(|row| row.range).collect::<Vec<u32>>());
+    let column = |(name, field): &Field| {
+        let values = rows.iter().map(|row| (*field(&mut row.clone())).min(VALUE_MAX));
+        Column::new((*name).into(), values.collect::<Vec<u64>>())
     };
-    let columns = vec![
-        Column::new(RANGE.into(), shares.iter().map(|share| share.range).collect::<Vec<u32>>()),
-        column("operations", |_| 1),
-        column("tombstones", |share| share.tombstones),
-        column("memtable_tombstones", |share| share.memtable_tombstones),
-        column("unexplained_tombstones", |share| share.unexplained_tombstones),
-        column("estimated", |share| share.estimated),
-        column("block_reads", |share| share.block_reads),
-        column("block_cache_hits", |share| share.block_cache_hits),
-        column("lost_ns", |share| share.lost_ns),
-        column("relief_ns", |share| share.relief_ns),
-        column("unexplained_ns", |share| share.unexplained_ns),
-        column("block_read_ns", |share| share.block_read_ns),
-    ];
-    DataFrame::new(shares.len(), columns)
-}
-
-fn file_frame(shares: &[FileShare]) -> PolarsResult<DataFrame> {
-    let column = |name: &str, value: fn(&Share) -> u64| {
-        Column::new(
-            name.into(),
-            shares.iter().map(|part| value(&part.share).min(FILE_SHARE_MAX)).collect::<Vec<u64>>(),
-        )
-    };
-    let columns = vec![
-        Column::new(RANGE.into(), shares.iter().map(|part| part.range).collect::<Vec<u32>>()),
-        column("size_bytes", |share| share.size_bytes),
-        column("entries", |share| share.entries),
-        column("deletions", |share| share.deletions),
-    ];
-    DataFrame::new(shares.len(), columns)
-}
-
-/// Sums of the named columns by range, under the same names.
-fn summed(frame: &DataFrame, columns: &[&str]) -> PolarsResult<DataFrame> {
+    let columns = std::iter::once(ranges).chain(fields.iter().map(column)).collect();
     #[allow(
         deprecated,
         reason = "the replacement, lazy frames, would build the whole query engine for one sum"
     )]
-    let mut sums = frame.group_by_stable([RANGE])?.select(columns.iter().copied()).sum()?;
-    for name in columns {
+    let mut sums = DataFrame::new(rows.len(), columns)?
+        .group_by_stable([RANGE])?
+        .select(fields.iter().map(|(name, _)| *name))
+        .sum()?;
+    for (name, _) in fields {
         sums.rename(&format!("{name}_sum"), (*name).into())?;
     }
     Ok(sums)
-}
-
-fn rows(frame: &DataFrame) -> PolarsResult<Vec<RangeRow>> {
-    let ranges = frame.column(RANGE)?.u32()?;
-    let sums = |name: &str| frame.column(name)?.u64();
-    let (operations, tombstones) = (sums("operations")?, sums("tombstones")?);
-    let (memtable, block_reads) = (sums("memtable_tombstones")?, sums("block_reads")?);
-    let (unexplained, unexplained_ns) = (sums("unexplained_tombstones")?, sums("unexplained_ns")?);
-    let (estimated, block_cache_hits) = (sums("estimated")?, sums("block_cache_hits")?);
-    let (lost_ns, relief_ns, block_read_ns) = (sums("lost_ns")?, sums("relief_ns")?, sums("block_read_ns")?);
-    let (size_bytes, entries, deletions) = (sums("size_bytes")?, sums("entries")?, sums("deletions")?);
-    // A range without files has no row on the right side of the join: its columns are null.
-    let at = |column: &UInt64Chunked, row: usize| column.get(row).unwrap_or(0);
-    let row = |index: usize| RangeRow {
-        range: ranges.get(index).unwrap_or(0),
-        operations: at(operations, index),
-        tombstones: at(tombstones, index),
-        memtable_tombstones: at(memtable, index),
-        unexplained_tombstones: at(unexplained, index),
-        estimated: at(estimated, index),
-        block_reads: at(block_reads, index),
-        block_cache_hits: at(block_cache_hits, index),
-        lost_ns: at(lost_ns, index),
-        relief_ns: at(relief_ns, index),
-        unexplained_ns: at(unexplained_ns, index),
-        block_read_ns: at(block_read_ns, index),
-        share: Share {
-            size_bytes: at(size_bytes, index),
-            entries: at(entries, index),
-            deletions: at(deletions, index),
-        },
-    };
-    Ok((0..frame.height()).map(row).collect())
 }
 
 #[cfg(test)]
@@ -193,10 +113,11 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn observation() -> impl Strategy<Value = ObservationShare> {
+    fn operation() -> impl Strategy<Value = RangeRow> {
         (0u32..8, 0u64..1 << 32, 0u64..1 << 32, 0u64..1 << 32).prop_map(
-            |(range, tombstones, block_reads, lost_ns)| ObservationShare {
+            |(range, tombstones, block_reads, lost_ns)| RangeRow {
                 range,
+                operations: 1,
                 tombstones,
                 memtable_tombstones: tombstones / 2,
                 unexplained_tombstones: tombstones / 3,
@@ -207,21 +128,23 @@ mod tests {
                 relief_ns: lost_ns / 3,
                 unexplained_ns: lost_ns / 5,
                 block_read_ns: lost_ns / 2,
+                share: Share::default(),
             },
         )
     }
 
-    fn file() -> impl Strategy<Value = FileShare> {
-        (0u32..8, 0u64..1 << 32, 0u64..1 << 32).prop_map(|(range, size_bytes, entries)| FileShare {
+    fn file() -> impl Strategy<Value = RangeRow> {
+        (0u32..8, 0u64..1 << 32, 0u64..1 << 32).prop_map(|(range, size_bytes, entries)| RangeRow {
             range,
             share: Share { size_bytes, entries, deletions: entries / 2 },
+            ..RangeRow::default()
         })
     }
 
     proptest! {
         #[test]
         fn the_join_equals_plain_sums(
-            observations in proptest::collection::vec(observation(), 0..40),
+            observations in proptest::collection::vec(operation(), 0..40),
             files in proptest::collection::vec(file(), 0..40),
         ) {
             let mut expected: BTreeMap<u32, RangeRow> = BTreeMap::new();

@@ -14,9 +14,23 @@ pub const LEVEL0_SLOWDOWN_FILES_DEFAULT: u64 = 20;
 /// RocksDB's default of `soft_pending_compaction_bytes_limit`.
 pub const PENDING_COMPACTION_BYTES_SOFT_DEFAULT: u64 = 64 << 30;
 
-/// Why a target is left alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// Why a target is left alone, the gravest first.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Guard {
     /// RocksDB has stopped writes.
     WriteStopped,
@@ -43,36 +57,9 @@ pub enum Guard {
 }
 
 impl Guard {
-    /// All of them, the gravest first.
-    pub const ALL: [Guard; 11] = [
-        Guard::WriteStopped,
-        Guard::WriteDelayed,
-        Guard::Level0Files,
-        Guard::PendingCompactionBytes,
-        Guard::FlushPending,
-        Guard::DiskSpace,
-        Guard::DeviceBusy,
-        Guard::TargetAge,
-        Guard::BytesPerDay,
-        Guard::SeekLatency,
-        Guard::BlockReadLatency,
-    ];
-
     /// Short name, as in the API and in metrics: `level0_files`.
     pub fn name(self) -> &'static str {
-        match self {
-            Guard::WriteStopped => "write_stopped",
-            Guard::WriteDelayed => "write_delayed",
-            Guard::Level0Files => "level0_files",
-            Guard::PendingCompactionBytes => "pending_compaction_bytes",
-            Guard::FlushPending => "flush_pending",
-            Guard::DiskSpace => "disk_space",
-            Guard::DeviceBusy => "device_busy",
-            Guard::TargetAge => "target_age",
-            Guard::BytesPerDay => "bytes_per_day",
-            Guard::SeekLatency => "seek_latency",
-            Guard::BlockReadLatency => "block_read_latency",
-        }
+        self.into()
     }
 }
 
@@ -191,9 +178,6 @@ pub struct DiskPrice {
 }
 
 /// Whether an action of this price may begin; the gravest objection.
-///
-/// # Errors
-/// The objection.
 pub fn before(policy: &GuardPolicy, readings: &Readings, price: DiskPrice) -> Result<(), GuardRefusal> {
     let check = Check { policy, readings };
     let objections = [
@@ -212,9 +196,6 @@ pub fn before(policy: &GuardPolicy, readings: &Readings, price: DiskPrice) -> Re
 
 /// Whether a flush that writes up to `flush_bytes` may begin; the gravest objection. It adds a file to L0 and
 /// more to compact; compactions that run are none of its business.
-///
-/// # Errors
-/// The objection.
 pub fn before_flush(policy: &GuardPolicy, readings: &Readings, flush_bytes: u64) -> Result<(), GuardRefusal> {
     let check = Check { policy, readings };
     gravest([
@@ -231,9 +212,6 @@ pub fn before_flush(policy: &GuardPolicy, readings: &Readings, flush_bytes: u64)
 
 /// Whether an option may be set; the gravest objection. It writes nothing by itself, but what is in trouble
 /// already is not changed.
-///
-/// # Errors
-/// The objection.
 pub fn before_option(policy: &GuardPolicy, readings: &Readings) -> Result<(), GuardRefusal> {
     let check = Check { policy, readings };
     gravest([check.write_stopped(), check.write_delayed(), check.target_age()])
@@ -643,7 +621,8 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_json() {
-        for guard in Guard::ALL {
+        use strum::VariantArray;
+        for guard in Guard::VARIANTS {
             assert_eq!(serde_json::to_value(guard).unwrap(), guard.name());
         }
     }

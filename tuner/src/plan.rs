@@ -256,8 +256,11 @@ impl SetThrottle {
 }
 
 /// Why a range is left alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Rule {
     /// The policy says to look only.
     ModeObserve,
@@ -326,39 +329,7 @@ pub enum Rule {
 impl Rule {
     /// Short name, as in the API: `over_budget`.
     pub fn name(self) -> &'static str {
-        match self {
-            Rule::ModeObserve => "mode_observe",
-            Rule::ModeAdvise => "mode_advise",
-            Rule::FilesNotSeen => "files_not_seen",
-            Rule::UnknownColumnFamily => "unknown_column_family",
-            Rule::ExcludedDatabase => "excluded_database",
-            Rule::ReadOnlyDatabase => "read_only_database",
-            Rule::Checkpoint => "checkpoint",
-            Rule::PossibleCheckpoint => "possible_checkpoint",
-            Rule::AmbiguousIterator => "ambiguous_iterator",
-            Rule::ExcludedColumnFamily => "excluded_column_family",
-            Rule::Comparator => "comparator",
-            Rule::BelowThreshold => "below_threshold",
-            Rule::NoRelief => "no_relief",
-            Rule::Unexplained => "unexplained",
-            Rule::LowDensity => "low_density",
-            Rule::FifoCompaction => "fifo_compaction",
-            Rule::NoRemedy => "no_remedy",
-            Rule::Waiting => "waiting",
-            Rule::Sliver => "sliver",
-            Rule::Cooldown => "cooldown",
-            Rule::BackOff => "back_off",
-            Rule::Unverified => "unverified",
-            Rule::InDoubt => "in_doubt",
-            Rule::TargetBusy => "target_busy",
-            Rule::AfterFailure => "after_failure",
-            Rule::SettingKept => "setting_kept",
-            Rule::StateUnwritable => "state_unwritable",
-            Rule::Overlap => "overlap",
-            Rule::QueueFull => "queue_full",
-            Rule::OverBudget => "over_budget",
-            Rule::Dearer => "dearer",
-        }
+        self.into()
     }
 }
 

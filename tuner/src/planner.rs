@@ -296,7 +296,6 @@ impl<'a> Planner<'a> {
             let wanted = Wanted {
                 relief_per_byte: worth(relief, slice.cost_bytes, slice.linked_bytes),
                 is_estimated: range.is_estimated,
-                queued_at: self.input.now,
                 compact,
             };
             match rested {

@@ -207,9 +207,6 @@ impl WindowWork {
 
 impl PriceCorrection {
     /// Takes in a window.
-    ///
-    /// # Errors
-    /// Why the window says nothing.
     pub fn take(&mut self, window: &WindowWork) -> Result<(), Unusable> {
         let ratio = window.ratio()?;
         if self.windows.len() >= WINDOWS_KEPT_MAX {

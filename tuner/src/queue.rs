@@ -1,14 +1,12 @@
 //! Slices of ranges that are wanted, best first: bounded, and without overlaps.
 
 use crate::plan::CompactRange;
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 /// Slices that one plan can hold back or spend on; more would be out of date before their turn came.
 pub const QUEUE_CAPACITY: usize = 256;
 
 /// A slice that somebody should compact.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
     /// What would be done.
     pub compact: CompactRange,
@@ -16,8 +14,6 @@ pub struct Wanted {
     pub relief_per_byte: f64,
     /// Whether the tombstones that it is for are an estimate.
     pub is_estimated: bool,
-    /// Since when it is wanted; the older of equals comes first.
-    pub queued_at: Timestamp,
 }
 
 impl Wanted {
@@ -35,9 +31,7 @@ impl Wanted {
             let CompactRange { target, database, column_family, range, .. } = item.compact.clone();
             (target, database, column_family, range)
         };
-        (other.relief_per_byte.total_cmp(&self.relief_per_byte))
-            .then_with(|| self.queued_at.cmp(&other.queued_at))
-            .then_with(|| place(self).cmp(&place(other)))
+        other.relief_per_byte.total_cmp(&self.relief_per_byte).then_with(|| place(self).cmp(&place(other)))
     }
 }
 
@@ -72,33 +66,9 @@ impl Queue {
         Queue { capacity, items: Vec::new() }
     }
 
-    /// Number of ranges.
-    pub fn len(&self) -> usize {
-        self.items.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
-    }
-
-    /// All ranges, best first.
-    pub fn iter(&self) -> impl Iterator<Item = &Wanted> {
-        self.items.iter()
-    }
-
-    /// Adds a range. The very same range is replaced and keeps its age. Of ranges that overlap the
-    /// better ones stay; the new one gives way to an equal. Returns what is not in the queue now.
-    pub fn push(&mut self, mut wanted: Wanted) -> Vec<Displaced> {
-        let is_same = |item: &Wanted| {
-            let (one, two) = (&item.compact, &wanted.compact);
-            one.range == two.range && one.before.range == two.before.range
-        };
-        let same = self.items.iter().position(|item| item.overlaps(&wanted) && is_same(item));
-        if let Some(index) = same {
-            let old = self.items.remove(index);
-            wanted.queued_at = wanted.queued_at.min(old.queued_at);
-        }
+    /// Adds a range. Of ranges that overlap the better ones stay; the new one gives way to an equal. Returns
+    /// what is not in the queue now.
+    pub fn push(&mut self, wanted: Wanted) -> Vec<Displaced> {
         let better = |item: &Wanted| item.relief_per_byte.total_cmp(&wanted.relief_per_byte).is_ge();
         if self.items.iter().any(|item| item.overlaps(&wanted) && better(item)) {
             return vec![Displaced { wanted, cause: DisplacedBy::Overlap }];
@@ -140,7 +110,7 @@ mod tests {
         })
     }
 
-    fn wanted(begin: u8, length: u8, rank: u8, second: u8, family: &str) -> Wanted {
+    fn wanted(begin: u8, length: u8, rank: u8, family: &str) -> Wanted {
         let end = begin.checked_add(length).map(|end| Key::new([end]));
         let json = serde_json::json!({
             "target": "t", "database": "/db", "column_family": family,
@@ -151,47 +121,38 @@ mod tests {
             compact: serde_json::from_value(json).unwrap(),
             relief_per_byte: f64::from(rank),
             is_estimated: false,
-            queued_at: Timestamp::from_second(i64::from(second)).unwrap(),
         }
     }
 
     #[test]
     fn the_better_of_two_that_overlap_stays() {
         let mut queue = Queue::new(8);
-        assert!(queue.push(wanted(10, 10, 5, 0, "a")).is_empty());
-        let worse = queue.push(wanted(15, 10, 4, 0, "a"));
+        assert!(queue.push(wanted(10, 10, 5, "a")).is_empty());
+        let worse = queue.push(wanted(15, 10, 4, "a"));
         assert_eq!(
             worse.first().map(|out| (out.wanted.compact.range.begin.as_bytes(), out.cause)),
             Some((&[15u8][..], DisplacedBy::Overlap))
         );
-        let better = queue.push(wanted(15, 10, 6, 0, "a"));
+        let better = queue.push(wanted(15, 10, 6, "a"));
         assert_eq!(better.first().map(|out| out.wanted.compact.range.begin.as_bytes()), Some(&[10u8][..]));
-        assert!(queue.push(wanted(15, 10, 1, 0, "b")).is_empty());
-        assert_eq!(queue.len(), 2);
+        assert!(queue.push(wanted(15, 10, 1, "b")).is_empty());
+        assert_eq!(queue.items.len(), 2);
     }
 
     #[test]
-    fn the_same_range_keeps_its_age_and_gets_its_new_rank() {
-        let mut queue = Queue::new(8);
-        queue.push(wanted(10, 10, 5, 3, "a"));
-        queue.push(wanted(10, 10, 2, 9, "a"));
-        let item = queue.pop().unwrap();
-        assert_eq!((item.relief_per_byte, item.queued_at.as_second()), (2.0, 3));
-        assert!(queue.is_empty());
-    }
-
-    #[test]
-    fn age_breaks_ties_and_the_worst_falls_out() {
+    fn the_first_of_equals_stays_and_the_worst_falls_out() {
         let mut queue = Queue::new(2);
-        queue.push(wanted(10, 1, 5, 9, "a"));
-        queue.push(wanted(20, 1, 5, 3, "a"));
-        let out = queue.push(wanted(30, 1, 5, 6, "a"));
+        queue.push(wanted(10, 1, 5, "a"));
+        let equal = queue.push(wanted(10, 1, 5, "a"));
+        assert_eq!(equal.first().map(|out| out.cause), Some(DisplacedBy::Overlap));
+        queue.push(wanted(30, 1, 5, "a"));
+        let out = queue.push(wanted(20, 1, 5, "a"));
         assert_eq!(
-            out.first().map(|out| (out.wanted.queued_at.as_second(), out.cause)),
-            Some((9, DisplacedBy::Capacity))
+            out.first().map(|out| (out.wanted.compact.range.begin.as_bytes(), out.cause)),
+            Some((&[30u8][..], DisplacedBy::Capacity))
         );
-        let order: Vec<i64> = queue.iter().map(|item| item.queued_at.as_second()).collect();
-        assert_eq!(order, [3, 6]);
+        let order: Vec<Wanted> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(order, [wanted(10, 1, 5, "a"), wanted(20, 1, 5, "a")]);
     }
 
     fn family() -> impl Strategy<Value = &'static str> {
@@ -201,15 +162,15 @@ mod tests {
     proptest! {
         #[test]
         fn no_two_queued_ranges_overlap_and_the_order_holds(
-            pushes in proptest::collection::vec((0u8..250, 1u8..40, 0u8..9, 0u8..9, family()), 0..60),
+            pushes in proptest::collection::vec((0u8..250, 1u8..40, 0u8..9, family()), 0..60),
             capacity in 0usize..20,
         ) {
             let mut queue = Queue::new(capacity);
-            for (begin, length, rank, second, family) in pushes {
-                queue.push(wanted(begin, length, rank, second, family));
-                prop_assert!(queue.len() <= capacity);
-                for (index, one) in queue.iter().enumerate() {
-                    for two in queue.iter().skip(index + 1) {
+            for (begin, length, rank, family) in pushes {
+                queue.push(wanted(begin, length, rank, family));
+                prop_assert!(queue.items.len() <= capacity);
+                for (index, one) in queue.items.iter().enumerate() {
+                    for two in queue.items.iter().skip(index + 1) {
                         prop_assert!(!one.overlaps(two));
                         prop_assert!(one.compare(two).is_lt());
                     }

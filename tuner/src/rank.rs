@@ -5,11 +5,12 @@ use crate::candidate::CandidateInput;
 use crate::concentrate::{Walks, concentrate};
 use crate::cost::{Bottommost, Levels};
 use crate::evidence::{BlockReadSource, EventCosts, Evidence, Observation, SstFile};
-use crate::frames::{FileShare, ObservationShare, RangeRow, join};
+use crate::frames::{RangeRow, join};
 use crate::pain::{Events, Scale, events};
 use crate::policy::{Policy, TargetPolicy};
 use crate::range::KeyRange;
 use crate::remedy::mostly;
+use crate::share::Share;
 use crate::{ranker, words};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -222,8 +223,8 @@ struct Picture<'a> {
     /// The range of those whose iterator is not known.
     ambiguous: Option<u32>,
     next_range: u32,
-    observation_shares: Vec<ObservationShare>,
-    file_shares: Vec<FileShare>,
+    observation_shares: Vec<RangeRow>,
+    file_shares: Vec<RangeRow>,
 }
 
 impl<'a> Picture<'a> {
@@ -273,8 +274,9 @@ impl<'a> Picture<'a> {
         for observation in observations {
             let loss = assessor.costs.loss(observation);
             let Events { tombstones, block_reads, block_cache_hits } = events(observation);
-            self.observation_shares.push(ObservationShare {
+            self.observation_shares.push(RangeRow {
                 range: number,
+                operations: 1,
                 tombstones,
                 memtable_tombstones: 0,
                 unexplained_tombstones: tombstones,
@@ -285,6 +287,7 @@ impl<'a> Picture<'a> {
                 relief_ns: 0,
                 unexplained_ns: loss.relief_ns,
                 block_read_ns: loss.block_read_ns,
+                share: Share::default(),
             });
         }
         Some(number)

@@ -25,9 +25,6 @@ pub fn as_of_now(planned: &CompactRange, levels: &Levels) -> CompactRange {
 }
 
 /// Whether it is still what the plan has chosen, and still paid for.
-///
-/// # Errors
-/// The rule that forbids it, and why.
 pub fn is_still_worth_it(
     planned: &CompactRange,
     now: &CompactRange,

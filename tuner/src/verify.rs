@@ -22,8 +22,11 @@ const DELETIONS_PINNED_SHARE: f64 = 0.25;
 const OPERATIONS_EXPECTED_MIN: f64 = 3.0;
 
 /// Why an action did not help.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Cause {
     /// A snapshot in the target is older than the deletions: RocksDB has to keep them for it.
     PinnedBySnapshot,
@@ -42,14 +45,7 @@ pub enum Cause {
 impl Cause {
     /// Short name, as in the API: `pinned_by_snapshot`.
     pub fn name(self) -> &'static str {
-        match self {
-            Cause::PinnedBySnapshot => "pinned_by_snapshot",
-            Cause::OnlyMoved => "only_moved",
-            Cause::WrittenAgain => "written_again",
-            Cause::Memtable => "memtable",
-            Cause::NothingToDrop => "nothing_to_drop",
-            Cause::Unknown => "unknown",
-        }
+        self.into()
     }
 }
 

@@ -155,9 +155,22 @@ impl ActuatorKind {
 
 /// One kind of thing that helps readers past tombstones.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum RemedyKind {
     /// Flushing the column family, where the tombstones lie in memtables. Needs the hook.
     Flush,
@@ -179,12 +192,7 @@ impl RemedyKind {
 
     /// Name in a policy: `compact`.
     pub fn name(self) -> &'static str {
-        match self {
-            RemedyKind::Flush => "flush",
-            RemedyKind::Compact => "compact",
-            RemedyKind::Wait => "wait",
-            RemedyKind::Options => "options",
-        }
+        self.into()
     }
 }
 
