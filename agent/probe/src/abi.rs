@@ -47,40 +47,31 @@ pub unsafe trait Record: Sized + Copy {
     }
 }
 
-// SAFETY: all of these are integers and arrays of integers, with explicit padding fields.
-unsafe impl Record for sexton_recipe {}
-// SAFETY: as above.
-unsafe impl Record for sexton_process {}
-// SAFETY: as above.
-unsafe impl Record for sexton_operation {}
-// SAFETY: as above.
-unsafe impl Record for sexton_iterator_id {}
-// SAFETY: as above.
-unsafe impl Record for sexton_thread_id {}
-// SAFETY: as above.
-unsafe impl Record for sexton_thread {}
-// SAFETY: as above.
-unsafe impl Record for sexton_spending {}
-// SAFETY: as above.
-unsafe impl Record for sexton_learnt {}
-// SAFETY: as above.
-unsafe impl Record for sexton_file_id {}
-// SAFETY: as above.
-unsafe impl Record for sexton_file {}
-// SAFETY: as above.
-unsafe impl Record for sexton_totals {}
-// SAFETY: as above.
-unsafe impl Record for sexton_thread_reading {}
-// SAFETY: as above.
-unsafe impl Record for sexton_process_event {}
+macro_rules! records {
+    ($($record:ident),* $(,)?) => {
+        // SAFETY: all of these are integers and arrays of integers, with explicit padding fields.
+        $(unsafe impl Record for $record {})*
+    };
+}
 
-const _: () = assert!(size_of::<sexton_recipe>() == 120);
-const _: () = assert!(size_of::<sexton_operation>() == 488);
-const _: () = assert!(size_of::<sexton_thread>() == 176);
-const _: () = assert!(size_of::<sexton_totals>() == 1072);
-const _: () = assert!(size_of::<sexton_thread_reading>() == 88);
-const _: () = assert!(size_of::<sexton_process_event>() == 16);
-const _: () = assert!(std::mem::offset_of!(sexton_operation, end_key) == 360);
+records!(
+    sexton_recipe,
+    sexton_process,
+    sexton_operation,
+    sexton_identity,
+    sexton_iterator_id,
+    sexton_thread_id,
+    sexton_thread,
+    sexton_spending,
+    sexton_learnt,
+    sexton_file_id,
+    sexton_file,
+    sexton_totals,
+    sexton_thread_reading,
+    sexton_process_event,
+    u32,
+    u64,
+);
 
 impl From<sexton_counters> for Counters {
     fn from(counters: sexton_counters) -> Counters {
@@ -100,48 +91,15 @@ impl From<sexton_fetches> for BlockFetches {
     }
 }
 
-type Histogram = [u64; SEXTON_LATENCY_BUCKETS as usize];
-
 impl sexton_totals {
-    /// Field by field through `combine`: a sum over CPUs, or the difference of two readings.
+    /// Number by number through `combine`: a sum over CPUs, or the difference of two readings. It consists of
+    /// `u64` alone.
     pub fn combine(self, other: sexton_totals, combine: fn(u64, u64) -> u64) -> sexton_totals {
-        let counters = |one: sexton_counters, two: sexton_counters| sexton_counters {
-            tombstones_skipped: combine(one.tombstones_skipped, two.tombstones_skipped),
-            keys_skipped: combine(one.keys_skipped, two.keys_skipped),
-            block_reads: combine(one.block_reads, two.block_reads),
-            block_read_bytes: combine(one.block_read_bytes, two.block_read_bytes),
-            block_cache_hits: combine(one.block_cache_hits, two.block_cache_hits),
+        let (ours, theirs) = (self.as_bytes().as_chunks().0, other.as_bytes().as_chunks().0);
+        let number = |(one, two): (&[u8; 8], &[u8; 8])| {
+            combine(u64::from_ne_bytes(*one), u64::from_ne_bytes(*two)).to_ne_bytes()
         };
-        let hits = |one: sexton_site_hits, two: sexton_site_hits| sexton_site_hits {
-            entries: combine(one.entries, two.entries),
-            entries_skipped: combine(one.entries_skipped, two.entries_skipped),
-            returns: combine(one.returns, two.returns),
-            returns_skipped: combine(one.returns_skipped, two.returns_skipped),
-        };
-        let mut sites = self.sites;
-        for (site, other) in sites.iter_mut().zip(other.sites) {
-            *site = hits(*site, other);
-        }
-        let histogram = |mut one: Histogram, two: Histogram| {
-            for (bucket, other) in one.iter_mut().zip(two) {
-                *bucket = combine(*bucket, other);
-            }
-            one
-        };
-        sexton_totals {
-            attributed: counters(self.attributed, other.attributed),
-            unowned: counters(self.unowned, other.unowned),
-            discarded: counters(self.discarded, other.discarded),
-            operations: combine(self.operations, other.operations),
-            operations_painful: combine(self.operations_painful, other.operations_painful),
-            operations_estimated: combine(self.operations_estimated, other.operations_estimated),
-            block_reads_timed: combine(self.block_reads_timed, other.block_reads_timed),
-            records_lost: combine(self.records_lost, other.records_lost),
-            read_failures: combine(self.read_failures, other.read_failures),
-            map_full: combine(self.map_full, other.map_full),
-            sites,
-            seek_histogram: histogram(self.seek_histogram, other.seek_histogram),
-            block_read_histogram: histogram(self.block_read_histogram, other.block_read_histogram),
-        }
+        let bytes: Vec<u8> = ours.iter().zip(theirs).flat_map(number).collect();
+        sexton_totals::from_bytes(&bytes).unwrap_or_default()
     }
 }

@@ -15,66 +15,34 @@ pub enum LoaderError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProbeError {
-    /// The kernel lacks something, or it could not be found out whether it has it.
     #[error("this kernel has no {what}: {reason}")]
     Kernel { what: &'static str, reason: String },
-    /// The loader cannot do what was asked for.
     #[error("{loader} cannot arm {what}; it can arm {can}")]
-    Loader {
-        loader: &'static str,
-        what: &'static str,
-        /// What could be asked for.
-        can: String,
-    },
-    /// The kernel refused an object.
+    Loader { loader: &'static str, what: &'static str, can: String },
     #[error("cannot load the BPF object {object}: {source}")]
     Load {
         /// Name of its source in `bpf/`.
         object: &'static str,
         source: LoaderError,
     },
-    /// A probe or iterator could not be attached.
     #[error("cannot attach {what} to process {pid}: {source}")]
-    Attach {
-        /// What was to be attached.
-        what: &'static str,
-        pid: u32,
-        source: LoaderError,
-    },
-    /// A map or iterator could not be read or written.
+    Attach { what: &'static str, pid: u32, source: LoaderError },
     #[error("cannot access {what}: {source}")]
     Access { what: &'static str, source: LoaderError },
-    /// The module lacks what a window needs.
     #[error("process {pid} has no place for a probe: {reason}")]
     NoSites { pid: u32, reason: &'static str },
-    /// The counters do not stand where the programs can read them.
     #[error("process {pid}: the counters' layout ({versions}) is not one that can be read")]
     Layout { pid: u32, versions: String },
-    /// Threads have no counters that can be read.
     #[error("process {pid} has no counters that can be read")]
     NoCounters { pid: u32 },
-    /// Nobody is being watched in this slot.
     #[error("slot {slot} is not being watched")]
     NotWatched { slot: u32 },
-    /// What probes cost could not be measured.
     #[error("cannot measure what probes cost: {reason}")]
-    Calibration {
-        /// Why not.
-        reason: String,
-    },
+    Calibration { reason: String },
     #[error("process {pid} cannot be watched: {max} targets are being watched already")]
-    TooManyTargets {
-        pid: u32,
-        /// How many there can be.
-        max: usize,
-    },
-    /// More copies of RocksDB in one process than are told apart.
+    TooManyTargets { pid: u32, max: usize },
     #[error("process {pid}: {max} copies of RocksDB are being watched in it already")]
-    TooManyCopies {
-        pid: u32,
-        /// How many there can be.
-        max: usize,
-    },
+    TooManyCopies { pid: u32, max: usize },
 }
 
 impl ProbeError {

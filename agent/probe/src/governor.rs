@@ -145,9 +145,8 @@ impl ProbePrices {
 }
 
 /// Measures the prices, in some tenth of a second.
-///
-/// # Errors
-/// [`ProbeError::Calibration`] where our own functions cannot be found or timed, and what arming gives.
+/// Errors: [`ProbeError::Calibration`] where our own functions cannot be found or timed, and what arming
+/// gives.
 pub fn calibrate(windows: &mut Windows) -> Result<ProbePrices, ProbeError> {
     let mut calibration = Calibration::default();
     for _ in 1..MEASUREMENTS_AT_ONCE {
@@ -173,9 +172,7 @@ struct Measurement {
 
 impl Calibration {
     /// Measures once more, and gives the prices by the least times.
-    ///
-    /// # Errors
-    /// As [`calibrate`]; what was measured before stays.
+    /// Errors: as [`calibrate`]; what was measured before stays.
     pub fn learn(&mut self, windows: &mut Windows) -> Result<ProbePrices, ProbeError> {
         self.take(measure(windows)?);
         self.prices().ok_or_else(|| impossible("nothing was measured"))

@@ -4,6 +4,7 @@
 //! which knows perf uprobes. Both read the same objects; a test holds what they count against each other.
 //! What the numbers in the maps mean is known neither here nor there.
 
+use super::abi::Record;
 use super::error::LoaderError;
 use super::object::BpfObject;
 use super::{KernelFeatures, Mechanism, ProbeError, aya, libbpf};
@@ -13,8 +14,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Who loads the programs, attaches them and reads their maps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum, strum::IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Loader {
     /// libbpf, by `libbpf-rs`.
     #[default]
@@ -66,10 +68,7 @@ impl Loader {
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Loader::Libbpf => "libbpf",
-            Loader::Aya => "aya",
-        }
+        self.into()
     }
 }
 
@@ -77,15 +76,11 @@ impl Loader {
 /// one target is called in a thread of that target's own.
 pub trait Loaded: Send + Sync {
     /// The map `name`.
-    ///
-    /// # Errors
-    /// [`ProbeError::Load`] where the object has no such map.
+    /// Errors: [`ProbeError::Load`] where the object has no such map.
     fn table(&self, name: &'static str) -> Result<Arc<dyn Table>, ProbeError>;
 
     /// The ring buffer `name`; each of its records is given to `take`.
-    ///
-    /// # Errors
-    /// [`ProbeError::Load`] where the object has no such ring buffer.
+    /// Errors: [`ProbeError::Load`] where the object has no such ring buffer.
     fn ring(&self, name: &'static str, take: Take) -> Result<Box<dyn Ring>, ProbeError>;
 
     /// Puts probes into a process. May block for as long as the module's file cannot be read, or the process'
@@ -134,28 +129,93 @@ pub struct UprobePoint {
     pub cookie: Option<u64>,
 }
 
-/// A map. Keys and values are bytes of the sizes that the object gives.
+/// A map of the kernel by its name, with records for keys and values.
+#[derive(Clone)]
+pub struct Map {
+    name: &'static str,
+    table: Arc<dyn Table>,
+}
+
+impl Map {
+    /// The map `name` of an object.
+    pub fn of(object: &dyn Loaded, name: &'static str) -> Result<Map, ProbeError> {
+        Ok(Map { name, table: object.table(name)? })
+    }
+
+    fn failed(&self, source: LoaderError) -> ProbeError {
+        ProbeError::Access { what: self.name, source }
+    }
+
+    /// Writes the entry of a slot or a process.
+    pub fn write(&self, key: u32, value: &impl Record) -> Result<(), ProbeError> {
+        self.table.update(&key.to_ne_bytes(), value.as_bytes(), false).map_err(|source| self.failed(source))
+    }
+
+    /// Writes an entry that must not be there yet.
+    pub fn add(&self, key: u32, value: &impl Record) -> Result<(), ProbeError> {
+        self.table.update(&key.to_ne_bytes(), value.as_bytes(), true).map_err(|source| self.failed(source))
+    }
+
+    pub fn read<V: Record>(&self, key: u32) -> Result<Option<V>, ProbeError> {
+        let bytes = self.table.lookup(&key.to_ne_bytes()).map_err(|source| self.failed(source))?;
+        Ok(bytes.as_deref().and_then(V::from_bytes))
+    }
+
+    /// The values of a key, one for each CPU.
+    pub fn read_per_cpu<V: Record>(&self, key: u32) -> Result<Vec<V>, ProbeError> {
+        let values = self.table.lookup_per_cpu(&key.to_ne_bytes()).map_err(|source| self.failed(source))?;
+        Ok(values.iter().filter_map(|bytes| V::from_bytes(bytes)).collect())
+    }
+
+    pub fn entries<K: Record, V: Record>(&self) -> Result<Vec<(K, V)>, ProbeError> {
+        let mut entries = Vec::new();
+        for key in self.table.keys().map_err(|source| self.failed(source))? {
+            let value = self.table.lookup(&key).map_err(|source| self.failed(source))?;
+            // An entry that went between the two calls is no longer wanted.
+            entries.extend(value.and_then(|value| Some((K::from_bytes(&key)?, V::from_bytes(&value)?))));
+        }
+        Ok(entries)
+    }
+
+    /// Removes an entry. One that cannot be removed is not there.
+    pub fn remove(&self, key: &impl Record) {
+        let _ = self.table.delete(key.as_bytes());
+    }
+}
+
+/// A map as a loader has it. Keys and values are bytes of the sizes that the object gives. What a kind of map
+/// does not do, or nobody asks of it, fails.
 pub trait Table: Send + Sync {
     /// Writes an entry; with `only_new`, fails where the key is there already.
-    fn update(&self, key: &[u8], value: &[u8], only_new: bool) -> Result<(), LoaderError>;
+    fn update(&self, _key: &[u8], _value: &[u8], _only_new: bool) -> Result<(), LoaderError> {
+        Err(unsupported())
+    }
 
     /// The value of a key.
-    ///
-    /// # Errors
-    /// What the kernel said; a key that is not there is no error.
-    fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LoaderError>;
+    /// Errors: what the kernel said; a key that is not there is no error.
+    fn lookup(&self, _key: &[u8]) -> Result<Option<Vec<u8>>, LoaderError> {
+        Err(unsupported())
+    }
 
-    /// The values of a key, one for each CPU; none where the map is not per CPU.
-    fn lookup_per_cpu(&self, key: &[u8]) -> Result<Vec<Vec<u8>>, LoaderError>;
+    /// The values of a key, one for each CPU.
+    fn lookup_per_cpu(&self, _key: &[u8]) -> Result<Vec<Vec<u8>>, LoaderError> {
+        Err(unsupported())
+    }
 
     /// Removes an entry.
-    ///
-    /// # Errors
-    /// What the kernel said, also where there is no such key.
-    fn delete(&self, key: &[u8]) -> Result<(), LoaderError>;
+    /// Errors: what the kernel said, also where there is no such key.
+    fn delete(&self, _key: &[u8]) -> Result<(), LoaderError> {
+        Err(unsupported())
+    }
 
     /// All keys there are now.
-    fn keys(&self) -> Result<Vec<Vec<u8>>, LoaderError>;
+    fn keys(&self) -> Result<Vec<Vec<u8>>, LoaderError> {
+        Err(unsupported())
+    }
+}
+
+fn unsupported() -> LoaderError {
+    libbpf_rs::Error::from(std::io::Error::from(std::io::ErrorKind::Unsupported)).into()
 }
 
 pub trait Ring: Send {

@@ -4,8 +4,9 @@ use super::{Answer, KernelFeatures, ProbeError};
 use serde::Serialize;
 
 /// A way to arm the window's programs, best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, clap::ValueEnum, strum::IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Mechanism {
     /// One uprobe session (Linux 6.13): a call that is not wanted arms no return probe.
     Session,
@@ -23,9 +24,7 @@ impl Mechanism {
         [Mechanism::Session, Mechanism::Multi, Mechanism::PerfCookie, Mechanism::Perf];
 
     /// The best one that the kernel is known to have.
-    ///
-    /// # Errors
-    /// [`ProbeError::Kernel`] where the kernel lacks what all of them need, or could not be asked.
+    /// Errors: [`ProbeError::Kernel`] where the kernel lacks what all of them need, or could not be asked.
     pub fn choose(features: &KernelFeatures) -> Result<Mechanism, ProbeError> {
         Mechanism::choose_among(&Mechanism::ALL, features)
     }
@@ -43,9 +42,7 @@ impl Mechanism {
     }
 
     /// This one, where the kernel has it.
-    ///
-    /// # Errors
-    /// [`ProbeError::Kernel`] where it has not.
+    /// Errors: [`ProbeError::Kernel`] where it has not.
     pub fn check(self, features: &KernelFeatures) -> Result<Mechanism, ProbeError> {
         match self.missing(features) {
             None => Ok(self),
@@ -57,12 +54,7 @@ impl Mechanism {
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Mechanism::Session => "session",
-            Mechanism::Multi => "multi",
-            Mechanism::PerfCookie => "perf-cookie",
-            Mechanism::Perf => "perf",
-        }
+        self.into()
     }
 
     /// What it is, in words.

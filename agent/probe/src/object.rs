@@ -17,7 +17,8 @@ macro_rules! built {
 }
 
 /// One of the objects compiled from `bpf/`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum BpfObject {
     /// `sentinel.bpf.c`.
     Sentinel,
@@ -34,13 +35,7 @@ pub enum BpfObject {
 impl BpfObject {
     /// The name of its source, without `.bpf.c`.
     pub fn name(self) -> &'static str {
-        match self {
-            BpfObject::Sentinel => "sentinel",
-            BpfObject::Seek => "seek",
-            BpfObject::Session => "session",
-            BpfObject::Process => "process",
-            BpfObject::Features => "features",
-        }
+        self.into()
     }
 
     pub fn bytes(self) -> &'static [u8] {

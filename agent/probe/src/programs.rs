@@ -4,12 +4,11 @@
 //! What the numbers in the maps mean is the window's business.
 
 use super::abi::{
-    Record, sexton_file, sexton_file_id, sexton_iterator_id, sexton_learnt, sexton_operation, sexton_process,
-    sexton_recipe, sexton_spending, sexton_thread, sexton_thread_id, sexton_totals,
+    sexton_file, sexton_file_id, sexton_identity, sexton_iterator_id, sexton_learnt, sexton_operation,
+    sexton_process, sexton_recipe, sexton_spending, sexton_thread, sexton_thread_id, sexton_totals,
 };
-use super::error::LoaderError;
 use super::haste::Haste;
-use super::loader::{Attachment, Loaded, Loader, Ring, Table, UprobePoint, Uprobes};
+use super::loader::{Attachment, Loaded, Loader, Map, Ring, UprobePoint, Uprobes};
 use super::object::BpfObject;
 use super::site::{PlacedSite, Site};
 use super::{Mechanism, ProbeError, Slot};
@@ -20,17 +19,17 @@ use std::sync::Arc;
 pub struct Programs {
     mechanism: Mechanism,
     object: Arc<dyn Loaded>,
-    recipes: Arc<dyn Table>,
-    threads: Arc<dyn Table>,
-    operations: Arc<dyn Table>,
-    identities: Arc<dyn Table>,
-    learnt_offsets: Arc<dyn Table>,
-    files: Arc<dyn Table>,
-    totals: Arc<dyn Table>,
-    granted: Arc<dyn Table>,
-    spending: Arc<dyn Table>,
+    recipes: Map,
+    threads: Map,
+    operations: Map,
+    identities: Map,
+    learnt_offsets: Map,
+    files: Map,
+    totals: Map,
+    granted: Map,
+    spending: Map,
     /// Slots by process, where probes carry no cookies.
-    processes: Option<Arc<dyn Table>>,
+    processes: Option<Map>,
     ring: Box<dyn Ring>,
 }
 
@@ -39,8 +38,8 @@ pub struct Probes {
     slot: Slot,
     process_id: u32,
     attachments: Vec<Attachment>,
-    recipes: Arc<dyn Table>,
-    processes: Option<Arc<dyn Table>>,
+    recipes: Map,
+    processes: Option<Map>,
 }
 
 /// Where probes go, and what they run.
@@ -72,19 +71,20 @@ impl Programs {
             Mechanism::Perf => name.starts_with("sexton_entry_") || name.starts_with("sexton_return_"),
         })?;
         let has_cookies = mechanism != Mechanism::Perf;
+        let map = |name| Map::of(&*object, name);
         Ok(Programs {
             mechanism,
-            recipes: object.table("sexton_armed")?,
-            threads: object.table("sexton_threads")?,
-            operations: object.table("sexton_operations")?,
-            identities: object.table("sexton_identities")?,
-            learnt_offsets: object.table("sexton_learnt_offsets")?,
-            files: object.table("sexton_files")?,
-            totals: object.table("sexton_totals")?,
-            processes: if has_cookies { None } else { Some(object.table("sexton_processes")?) },
+            recipes: map("sexton_armed")?,
+            threads: map("sexton_threads")?,
+            operations: map("sexton_operations")?,
+            identities: map("sexton_identities")?,
+            learnt_offsets: map("sexton_learnt_offsets")?,
+            files: map("sexton_files")?,
+            totals: map("sexton_totals")?,
+            processes: if has_cookies { None } else { Some(map("sexton_processes")?) },
             ring: object.ring("sexton_records", Box::new(take))?,
-            granted: object.table("sexton_granted")?,
-            spending: object.table("sexton_spending")?,
+            granted: map("sexton_granted")?,
+            spending: map("sexton_spending")?,
             object,
         })
     }
@@ -103,13 +103,13 @@ impl Programs {
         sites: Vec<PlacedSite>,
     ) -> Result<(Probes, Placement), ProbeError> {
         if let Some(processes) = &self.processes {
-            claim_process(&**processes, process_id, slot)?;
+            claim_process(processes, process_id, slot)?;
         }
         let probes = Probes {
             slot,
             process_id,
             attachments: Vec::new(),
-            recipes: Arc::clone(&self.recipes),
+            recipes: self.recipes.clone(),
             processes: self.processes.clone(),
         };
         let (object, mechanism) = (Arc::clone(&self.object), self.mechanism);
@@ -118,107 +118,73 @@ impl Programs {
 
     /// Writes a slot's recipe: from now on the programs follow what they meet in its process.
     pub fn write_recipe(&self, slot: Slot, recipe: &sexton_recipe) -> Result<(), ProbeError> {
-        self.recipes
-            .update(&slot.to_ne_bytes(), recipe.as_bytes(), false)
-            .map_err(|source| access("the recipes", source))
+        self.recipes.write(slot, recipe)
     }
 
     /// Sets what a slot has been granted since its window opened; it must never fall while probes are armed.
     pub fn set_granted(&self, slot: Slot, granted_ns: u64) -> Result<(), ProbeError> {
-        self.granted
-            .update(&slot.to_ne_bytes(), &granted_ns.to_ne_bytes(), false)
-            .map_err(|source| access("the credits", source))
+        self.granted.write(slot, &granted_ns)
     }
 
     /// What a slot has spent of its credit, and its last pause.
     pub fn spending(&self, slot: Slot) -> Result<sexton_spending, ProbeError> {
-        let bytes =
-            self.spending.lookup(&slot.to_ne_bytes()).map_err(|source| access("the spending", source))?;
-        Ok(bytes.as_deref().and_then(sexton_spending::from_bytes).unwrap_or_default())
+        Ok(self.spending.read(slot)?.unwrap_or_default())
     }
 
     /// Nothing spent, no pause: before probes are armed.
     pub fn reset_spending(&self, slot: Slot) -> Result<(), ProbeError> {
-        self.spending
-            .update(&slot.to_ne_bytes(), sexton_spending::default().as_bytes(), false)
-            .map_err(|source| access("the spending", source))
+        self.spending.write(slot, &sexton_spending::default())
     }
 
     /// Takes the records that have come in since the last time.
     pub fn poll(&self) -> Result<(), ProbeError> {
-        self.ring.consume().map_err(|source| access("the ring of operations", source))
+        let what = "the ring of operations";
+        self.ring.consume().map_err(|source| ProbeError::Access { what, source })
     }
 
     /// What was counted in a slot since the programs were loaded, summed over all CPUs.
     pub fn totals(&self, slot: Slot) -> Result<sexton_totals, ProbeError> {
-        let per_cpu =
-            self.totals.lookup_per_cpu(&slot.to_ne_bytes()).map_err(|source| access("the totals", source))?;
-        Ok(per_cpu
-            .into_iter()
-            .filter_map(|bytes| sexton_totals::from_bytes(&bytes))
-            .fold(sexton_totals::default(), |sum, cpu| sum.combine(cpu, u64::wrapping_add)))
+        let per_cpu = self.totals.read_per_cpu(slot)?.into_iter();
+        Ok(per_cpu.fold(sexton_totals::default(), |sum, cpu| sum.combine(cpu, u64::wrapping_add)))
     }
 
     /// The accounts of a slot's threads, by thread id.
     pub fn threads(&self, slot: Slot) -> Result<Vec<(u32, sexton_thread)>, ProbeError> {
-        let entries = entries(&*self.threads, "the map of threads")?;
-        Ok(entries
-            .into_iter()
-            .filter_map(|(key, value)| {
-                let id = sexton_thread_id::from_bytes(&key).filter(|id| id.slot == slot)?;
-                Some((id.thread_id, sexton_thread::from_bytes(&value)?))
-            })
-            .collect())
+        let entries = self.threads.entries::<sexton_thread_id, _>()?.into_iter();
+        Ok(entries.filter(|(id, _)| id.slot == slot).map(|(id, thread)| (id.thread_id, thread)).collect())
     }
 
     /// The operations of a slot that have not ended.
     pub fn operations(&self, slot: Slot) -> Result<Vec<sexton_operation>, ProbeError> {
-        let entries = entries(&*self.operations, "the map of operations")?;
-        Ok(entries
-            .into_iter()
-            .filter_map(|(_, value)| sexton_operation::from_bytes(&value))
-            .filter(|operation| operation.slot == slot)
-            .collect())
+        let entries = self.operations.entries::<sexton_iterator_id, sexton_operation>()?.into_iter();
+        Ok(entries.map(|(_, operation)| operation).filter(|operation| operation.slot == slot).collect())
     }
 
     /// What was read from a slot's files, by the address of their `RandomAccessFileReader`.
     pub fn files(&self, slot: Slot) -> Result<Vec<(u64, sexton_file)>, ProbeError> {
-        let entries = entries(&*self.files, "the map of files")?;
-        Ok(entries
-            .into_iter()
-            .filter_map(|(key, value)| {
-                let id = sexton_file_id::from_bytes(&key).filter(|id| id.slot == slot)?;
-                Some((id.file, sexton_file::from_bytes(&value)?))
-            })
-            .collect())
+        let entries = self.files.entries::<sexton_file_id, _>()?.into_iter();
+        Ok(entries.filter(|(id, _)| id.slot == slot).map(|(id, file)| (id.file, file)).collect())
     }
 
     /// Removes every account of a slot: the next window begins anew.
     pub fn forget(&self, slot: Slot) -> Result<(), ProbeError> {
-        // Absent is as good as removed.
         for (thread_id, _) in self.threads(slot)? {
-            let _ = self.threads.delete(sexton_thread_id { thread_id, slot }.as_bytes());
+            self.threads.remove(&sexton_thread_id { thread_id, slot });
         }
         for operation in self.operations(slot)? {
-            let id = sexton_iterator_id { iterator: operation.iterator, slot, padding: 0 };
-            let _ = self.operations.delete(id.as_bytes());
+            self.operations.remove(&sexton_iterator_id { iterator: operation.iterator, slot, padding: 0 });
         }
         for (file, _) in self.files(slot)? {
-            let _ = self.files.delete(sexton_file_id { file, slot, padding: 0 }.as_bytes());
+            self.files.remove(&sexton_file_id { file, slot, padding: 0 });
         }
-        for (key, _) in entries(&*self.identities, "the map of identities")? {
-            if sexton_iterator_id::from_bytes(&key).is_some_and(|id| id.slot == slot) {
-                let _ = self.identities.delete(&key);
-            }
-        }
+        let identities = self.identities.entries::<sexton_iterator_id, sexton_identity>()?;
+        identities.iter().filter(|(id, _)| id.slot == slot).for_each(|(id, _)| self.identities.remove(id));
         Ok(())
     }
 
     /// Forgets the offsets that were learnt in a slot: another target has it now.
     pub fn forget_learnt_offsets(&self, slot: Slot) -> Result<(), ProbeError> {
-        self.learnt_offsets
-            .update(&slot.to_ne_bytes(), sexton_learnt::default().as_bytes(), false)
-            .map_err(|source| access("the learnt offsets", source))
+        self.learnt_offsets.write(slot, &sexton_learnt::default())
     }
 }
 
@@ -275,8 +241,7 @@ impl Probes {
     /// All probes stop working at the same moment. They still have to be taken away.
     pub fn stop(&self) {
         // A slot that cannot be written has no process to be armed for: there is nothing to say.
-        let nobody = sexton_recipe::default();
-        let _ = self.recipes.update(&self.slot.to_ne_bytes(), nobody.as_bytes(), false);
+        let _ = self.recipes.write(self.slot, &sexton_recipe::default());
     }
 }
 
@@ -286,35 +251,17 @@ impl Drop for Probes {
         self.attachments.clear();
         // Now the process can be another slot's.
         if let Some(processes) = self.processes.take() {
-            let _ = processes.delete(&self.process_id.to_ne_bytes());
+            processes.remove(&self.process_id);
         }
     }
 }
 
 /// Without cookies a process can have one slot.
-fn claim_process(processes: &dyn Table, pid: u32, slot: Slot) -> Result<(), ProbeError> {
+fn claim_process(processes: &Map, pid: u32, slot: Slot) -> Result<(), ProbeError> {
     let mut process = sexton_process { count: 1, ..Default::default() };
     process.slots[0] = slot;
-    processes.update(&pid.to_ne_bytes(), process.as_bytes(), true).map_err(|_| ProbeError::NoSites {
+    processes.add(pid, &process).map_err(|_| ProbeError::NoSites {
         pid,
         reason: "this kernel's probes carry no cookies: one RocksDB copy in a process can be armed at a time",
     })
-}
-
-fn access(what: &'static str, source: LoaderError) -> ProbeError {
-    ProbeError::Access { what, source }
-}
-
-/// Key and value of a map's entry, as bytes.
-type Entry = (Vec<u8>, Vec<u8>);
-
-/// All entries of a map.
-fn entries(map: &dyn Table, what: &'static str) -> Result<Vec<Entry>, ProbeError> {
-    let mut entries = Vec::new();
-    for key in map.keys().map_err(|source| access(what, source))? {
-        let value = map.lookup(&key).map_err(|source| access(what, source))?;
-        // An entry that went between the two calls is no longer wanted.
-        entries.extend(value.map(|value| (key, value)));
-    }
-    Ok(entries)
 }

@@ -16,9 +16,7 @@ struct Bound {
 
 /// A link whose iterators walk only the threads of process `pid`. Kernels before 6.1 pass over the binding
 /// and walk all threads.
-///
-/// # Errors
-/// [`ProbeError::Attach`], among others when the process has gone.
+/// Errors: [`ProbeError::Attach`], among others when the process has gone.
 pub fn attach_to_process(program: &ProgramMut<'_>, pid: u32) -> Result<Link, ProbeError> {
     attach(program, Bound { process_id: pid, thread_id: 0 }).map_err(|error| ProbeError::Attach {
         what: "the sentinel",
@@ -62,9 +60,7 @@ fn attach(program: &ProgramMut<'_>, bound: Bound) -> io::Result<Link> {
 /// What the kernel says to a uprobe link on the root directory, which holds no code. One that knows such
 /// links looks at the file (`EBADF`), one that does not refuses their kind (`EINVAL`). A `pid` that cannot
 /// be is looked at before the file, but only since 6.6.35.
-///
-/// # Errors
-/// Always: that is the answer.
+/// Errors: always: that is the answer.
 pub fn ask_for_uprobe_link(
     program: &ProgramMut<'_>,
     attach_type: libbpf_sys::bpf_attach_type,

@@ -14,10 +14,8 @@ pub struct Thresholds {
 
 /// The recipe of a target. Where its threads have no counters, one that estimates from the iterators' own
 /// count.
-///
-/// # Errors
-/// [`ProbeError::NoCounters`] where there is nothing to count by, [`ProbeError::Layout`] where the counters
-/// are not neighbours the way the programs read them.
+/// Errors: [`ProbeError::NoCounters`] where there is nothing to count by, [`ProbeError::Layout`] where the
+/// counters are not neighbours the way the programs read them.
 pub fn recipe(
     target: &Target,
     thresholds: Thresholds,

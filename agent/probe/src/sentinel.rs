@@ -8,8 +8,7 @@ use super::abi::{
     sexton_process, sexton_recipe, sexton_thread_reading,
 };
 use super::account::{Account, ThreadKey};
-use super::error::LoaderError;
-use super::loader::{Attachment, Loaded, Loader, Passes, Ring, Table};
+use super::loader::{Attachment, Loaded, Loader, Map, Passes, Ring};
 use super::object::BpfObject;
 use super::recipe::{Thresholds, recipe};
 use super::{Answer, Credit, KernelFeatures, ProbeError, Slot};
@@ -42,9 +41,9 @@ enum Presence {
 /// The programs in the kernel.
 struct Programs {
     object: Arc<dyn Loaded>,
-    recipes: Arc<dyn Table>,
-    processes: Arc<dyn Table>,
-    passes: Arc<dyn Table>,
+    recipes: Map,
+    processes: Map,
+    passes: Map,
     _thread_end: Attachment,
     ended_ring: Box<dyn Ring>,
     ended: EndedQueue,
@@ -63,7 +62,7 @@ struct Watched {
 pub struct TotalsReader {
     slot: Slot,
     /// `None` where nothing can be read: see [`Sentinel::absence`], or the target's threads have no counters.
-    source: Option<(Arc<dyn Passes>, Arc<dyn Table>)>,
+    source: Option<(Arc<dyn Passes>, Map)>,
 }
 
 /// What one pass over a target's threads has found; [`Sentinel::take`] makes a reading of it.
@@ -153,10 +152,8 @@ impl Sentinel {
     }
 
     /// Begins to watch a target; what its threads counted before is part of the first reading.
-    ///
-    /// # Errors
-    /// [`ProbeError::Attach`] when the process has gone, [`ProbeError::Layout`], [`ProbeError::Access`],
-    /// [`ProbeError::TooManyCopies`].
+    /// Errors: [`ProbeError::Attach`] when the process has gone, [`ProbeError::Layout`],
+    /// [`ProbeError::Access`], [`ProbeError::TooManyCopies`].
     pub fn watch(&mut self, target: &Target, slot: Slot) -> Result<(), ProbeError> {
         let pid = target.process.pid;
         // Thresholds and credit are the windows' business; the sentinel has none.
@@ -176,8 +173,8 @@ impl Sentinel {
         if recipe.has_perf_context == 0 {
             return Ok(());
         }
-        write(&*loaded.recipes, slot, recipe)?;
-        write(&*loaded.processes, recipe.process_id, &process)?;
+        loaded.recipes.write(slot, recipe)?;
+        loaded.processes.write(recipe.process_id, &process)?;
         let iterator = loaded.object.attach_iterator("sexton_sentinel", recipe.process_id)?;
         if let Some(watched) = self.watched.get_mut(&slot) {
             watched.iterator = Some(iterator);
@@ -203,21 +200,18 @@ impl Sentinel {
         let others = self.process(watched.pid).unwrap_or_default();
         let Presence::Loaded(loaded) = &self.presence else { return };
         // A slot with no process in it is read for nobody; a map that cannot be written has no entry.
-        let _ = write(&*loaded.recipes, slot, &sexton_recipe::default());
-        let _ = if others.count > 0 {
-            write(&*loaded.processes, watched.pid, &others)
-        } else {
-            loaded.processes.delete(&watched.pid.to_ne_bytes()).map_err(map_error)
-        };
+        let _ = loaded.recipes.write(slot, &sexton_recipe::default());
+        match others.count {
+            0 => loaded.processes.remove(&watched.pid),
+            _ => drop(loaded.processes.write(watched.pid, &others)),
+        }
     }
 
     /// Who reads the totals of a watched slot.
     pub fn reader(&self, slot: Slot) -> Result<TotalsReader, ProbeError> {
         let watched = self.watched.get(&slot).ok_or(ProbeError::NotWatched { slot })?;
         let source = match (&self.presence, &watched.iterator) {
-            (Presence::Loaded(loaded), Some(iterator)) => {
-                Some((Arc::clone(iterator), Arc::clone(&loaded.passes)))
-            }
+            (Presence::Loaded(loaded), Some(iterator)) => Some((Arc::clone(iterator), loaded.passes.clone())),
             _ => None,
         };
         Ok(TotalsReader { slot, source })
@@ -268,9 +262,9 @@ impl Programs {
             queue.extend(sexton_thread_reading::from_bytes(bytes));
         };
         Ok(Programs {
-            recipes: object.table("sexton_watched")?,
-            processes: object.table("sexton_processes")?,
-            passes: object.table("sexton_passes")?,
+            recipes: Map::of(&*object, "sexton_watched")?,
+            processes: Map::of(&*object, "sexton_processes")?,
+            passes: Map::of(&*object, "sexton_passes")?,
             _thread_end: object.attach_tracepoint("sexton_thread_end")?,
             ended_ring: object.ring("sexton_ended", Box::new(take))?,
             ended,
@@ -285,13 +279,11 @@ impl TotalsReader {
         let Some((iterator, passes)) = &self.source else {
             return Ok(Totals { at: Instant::now(), threads: None });
         };
-        let reader = rustix::thread::gettid().as_raw_pid().to_ne_bytes();
-        passes
-            .update(&reader, &self.slot.to_ne_bytes(), false)
-            .map_err(|source| ProbeError::Access { what: "the slots of passes", source })?;
+        let reader = rustix::thread::gettid().as_raw_pid().cast_unsigned();
+        passes.write(reader, &self.slot)?;
         let bytes = iterator.pass(PASS_BYTES_MAX);
         // One that cannot be removed is written over by the thread's next pass.
-        let _ = passes.delete(&reader);
+        passes.remove(&reader);
         let bytes = bytes.map_err(|source| ProbeError::Access { what: "the sentinel's iterator", source })?;
         let threads = bytes
             .chunks_exact(size_of::<sexton_thread_reading>())
@@ -325,14 +317,6 @@ impl SentinelReading {
             by_thread: HashMap::new(),
         }
     }
-}
-
-fn write(map: &dyn Table, key: u32, value: &impl Record) -> Result<(), ProbeError> {
-    map.update(&key.to_ne_bytes(), value.as_bytes(), false).map_err(map_error)
-}
-
-fn map_error(source: LoaderError) -> ProbeError {
-    ProbeError::Access { what: "the sentinel's maps", source }
 }
 
 fn thread_level(thread: &sexton_thread_reading) -> ThreadLevel {

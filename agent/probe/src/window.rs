@@ -216,9 +216,7 @@ impl Windows {
     }
 
     /// Prepares a window, puts its probes into the target and opens it, all in the calling thread.
-    ///
-    /// # Errors
-    /// [`ProbeError::Attach`], and those of [`Windows::prepare`].
+    /// Errors: [`ProbeError::Attach`], and those of [`Windows::prepare`].
     pub fn open(
         &mut self,
         target: &Target,

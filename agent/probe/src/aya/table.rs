@@ -15,9 +15,7 @@ use std::sync::{Arc, Mutex};
 const ONLY_NEW: u64 = 1;
 
 /// The map `name` as a table.
-///
-/// # Errors
-/// A map that is not known here, or is of another kind or size in the object.
+/// Errors: a map that is not known here, or is of another kind or size in the object.
 pub fn table(name: &'static str, map: Map) -> Result<Arc<dyn Table>, MapError> {
     match name {
         "sexton_armed" | "sexton_watched" => array::<{ size_of::<sexton_recipe>() }>(map),
@@ -63,42 +61,14 @@ impl<const VALUE: usize> Table for ArrayTable<VALUE> {
     fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LoaderError> {
         found(locked(&self.0).get(&index(key)?, 0))
     }
-
-    fn lookup_per_cpu(&self, _: &[u8]) -> Result<Vec<Vec<u8>>, LoaderError> {
-        Ok(Vec::new())
-    }
-
-    fn delete(&self, _: &[u8]) -> Result<(), LoaderError> {
-        Err(cannot("an array keeps its entries"))
-    }
-
-    fn keys(&self) -> Result<Vec<Vec<u8>>, LoaderError> {
-        Ok(indices(locked(&self.0).len()))
-    }
 }
 
 struct PerCpuTable<const VALUE: usize>(PerCpuArray<MapData, [u8; VALUE]>);
 
 impl<const VALUE: usize> Table for PerCpuTable<VALUE> {
-    fn update(&self, _: &[u8], _: &[u8], _: bool) -> Result<(), LoaderError> {
-        Err(cannot("what is counted per CPU is only read"))
-    }
-
-    fn lookup(&self, _: &[u8]) -> Result<Option<Vec<u8>>, LoaderError> {
-        Err(cannot("there is one value for each CPU"))
-    }
-
     fn lookup_per_cpu(&self, key: &[u8]) -> Result<Vec<Vec<u8>>, LoaderError> {
         let values = self.0.get(&index(key)?, 0).map_err(|error| said(&error))?;
         Ok(values.iter().map(|value| value.to_vec()).collect())
-    }
-
-    fn delete(&self, _: &[u8]) -> Result<(), LoaderError> {
-        Err(cannot("an array keeps its entries"))
-    }
-
-    fn keys(&self) -> Result<Vec<Vec<u8>>, LoaderError> {
-        Ok(indices(self.0.len()))
     }
 }
 
@@ -112,10 +82,6 @@ impl<const KEY: usize, const VALUE: usize> Table for HashTable<KEY, VALUE> {
 
     fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LoaderError> {
         found(locked(&self.0).get(&sized::<KEY>(key)?, 0))
-    }
-
-    fn lookup_per_cpu(&self, _: &[u8]) -> Result<Vec<Vec<u8>>, LoaderError> {
-        Ok(Vec::new())
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), LoaderError> {
@@ -145,14 +111,7 @@ fn index(key: &[u8]) -> Result<u32, LoaderError> {
     sized(key).map(u32::from_ne_bytes)
 }
 
-fn indices(count: u32) -> Vec<Vec<u8>> {
-    (0..count).map(|index| index.to_ne_bytes().to_vec()).collect()
-}
-
 fn sized<const COUNT: usize>(bytes: &[u8]) -> Result<[u8; COUNT], LoaderError> {
-    bytes.try_into().map_err(|_| cannot(&format!("{} bytes where the map has {COUNT}", bytes.len())))
-}
-
-fn cannot(why: &str) -> LoaderError {
-    LoaderError::Aya(why.to_owned())
+    let wrong = || LoaderError::Aya(format!("{} bytes where the map has {COUNT}", bytes.len()));
+    bytes.try_into().map_err(|_| wrong())
 }
