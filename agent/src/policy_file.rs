@@ -11,9 +11,7 @@ use std::path::Path;
 const PICTURE_COLUMNS: usize = 100;
 
 /// The policy in `path`.
-///
-/// # Errors
-/// Exit code 1 when the file cannot be read, 2 when it is not a policy.
+/// Errors: Exit code 1 when the file cannot be read, 2 when it is not a policy.
 pub fn load(path: &Path) -> Result<Policy, Failure> {
     let text = read(path)?;
     Policy::parse(&text).map_err(|error| failure(path, &text, &error))

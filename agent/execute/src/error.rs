@@ -11,10 +11,8 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecuteError {
-    /// The process has ended, or its id belongs to another one now.
     #[error("process {pid} has ended")]
     ProcessGone { pid: u32 },
-    /// Something of the process could not be read or reached.
     #[error("cannot {what} of process {pid}: {source}")]
     Process {
         pid: u32,
@@ -29,7 +27,6 @@ pub enum ExecuteError {
     /// The process is no JVM, or one that would take harm: no signal was sent.
     #[error("process {pid} cannot be attached to: {reason}")]
     NotAttachable { pid: u32, reason: &'static str },
-    /// The JVM did not take the library.
     #[error("attaching to the JVM {pid} failed: {reason}")]
     Attach {
         pid: u32,
@@ -44,16 +41,12 @@ pub enum ExecuteError {
         /// Why not.
         reason: String,
     },
-    /// No hook answers and the process is no JVM, so none can be brought in.
     #[error("no hook answers in process {pid}, and only a JVM can be given one while it runs")]
     NoHook { pid: u32 },
-    /// Somebody else answers on the hook's socket.
     #[error("the socket of the hook in process {pid} is held by {holder}")]
     Impostor { pid: u32, holder: String },
-    /// The hook speaks another version.
     #[error("the hook in process {pid} speaks another version than {PROTOCOL_VERSION}: {message}")]
     Version { pid: u32, message: String },
-    /// The hook works with another module than the one that was asked for.
     #[error("the hook in process {pid} found RocksDB in {found}, not in {}", expected.display())]
     OtherLibrary {
         pid: u32,
@@ -61,13 +54,10 @@ pub enum ExecuteError {
         found: String,
         expected: PathBuf,
     },
-    /// The connection to the hook broke, or the hook did not answer in time.
     #[error("hook in process {pid}: {source}")]
     Connection { pid: u32, source: FrameError },
-    /// The hook did not do it.
     #[error("the hook in process {pid} refused: {message}")]
     Hook { pid: u32, kind: ErrorKind, message: String },
-    /// A compaction was cancelled and goes on, or still waits for its turn.
     #[error(
         "compaction {job} in process {pid} was to stop because {reason}, and has not ended within {} s",
         waited.as_secs()
@@ -81,7 +71,6 @@ pub enum ExecuteError {
         /// How long its end was waited for.
         waited: Duration,
     },
-    /// The hook gave an answer to another question.
     #[error("the hook in process {pid} gave an answer that does not fit: {what}")]
     UnexpectedAnswer {
         pid: u32,
@@ -97,7 +86,6 @@ pub enum ExecuteError {
     /// A command is not well formed.
     #[error("command {program}: {reason}")]
     Template { program: String, reason: String },
-    /// A command could not be run.
     #[error("cannot run {program}: {source}")]
     Spawn { program: String, source: io::Error },
     #[error("{program} {ending}: {output}")]
@@ -108,14 +96,12 @@ pub enum ExecuteError {
         /// First bytes of what it printed.
         output: String,
     },
-    /// A MyRocks server was not reached, or did not do it.
     #[error("MariaDB: {message}")]
     Sql {
         trouble: SqlTrouble,
         /// The server's words, the client's, or ours.
         message: String,
     },
-    /// A throttle was set, and another value is in force.
     #[error("the value in force is {value} all the same; {words}")]
     NotInForce {
         /// The value that was read.
@@ -123,7 +109,6 @@ pub enum ExecuteError {
         /// How the command that set it ended.
         words: String,
     },
-    /// A throttle was set, and what is in force could not be read.
     #[error("whether it is in force cannot be read: {error}; {words}")]
     NotRead {
         /// Why not.
@@ -131,10 +116,8 @@ pub enum ExecuteError {
         /// How the command that set it ended.
         words: String,
     },
-    /// The keeper of the perf level has failed.
     #[error(transparent)]
     Keeper(#[from] KeeperError),
-    /// This executor does not do that.
     #[error("the actuator {executor} cannot {what}")]
     Unsupported {
         /// Its name in the policy.

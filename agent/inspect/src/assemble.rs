@@ -22,9 +22,6 @@ pub(super) struct Surroundings<'a> {
 
 impl<'a> Surroundings<'a> {
     /// Reads them.
-    ///
-    /// # Errors
-    /// When the process has ended, or may not be looked into.
     pub fn read(pid: u32, maps: &'a Maps) -> Result<Surroundings<'a>, InspectError> {
         let facts = process::read(pid)?;
         let mut gaps = Vec::new();
@@ -41,9 +38,7 @@ impl<'a> Surroundings<'a> {
 
 /// The targets of one process, one for each module that holds RocksDB and can be read; those that cannot
 /// are a gap in the others.
-///
-/// # Errors
-/// When none of the modules can be read: why the first cannot.
+/// Errors: when none of the modules can be read: why the first cannot.
 pub(super) fn assemble(
     around: &Surroundings<'_>,
     found: &[Found],

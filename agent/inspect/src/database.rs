@@ -47,9 +47,7 @@ enum Sign {
 }
 
 /// Finds the databases that a process has open.
-///
-/// # Errors
-/// What reading `/proc/PID/fd` gives. Single descriptors that vanish meanwhile are skipped.
+/// Errors: what reading `/proc/PID/fd` gives. Single descriptors that vanish meanwhile are skipped.
 pub fn find(pid: u32) -> io::Result<OpenDatabases> {
     let proc = Path::new("/proc").join(pid.to_string());
     let mut found = OpenDatabases::default();
@@ -154,9 +152,7 @@ pub fn newest_options_file(directory: &Path) -> Option<PathBuf> {
 
 /// Reads the first bytes of a regular file that somebody else controls: no link is followed and no pipe
 /// is waited for.
-///
-/// # Errors
-/// What opening and reading gives; `InvalidInput` for anything but a regular file.
+/// Errors: what opening and reading gives; `InvalidInput` for anything but a regular file.
 pub(super) fn read_head(path: &Path, length_max: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     let mut content = Vec::new();

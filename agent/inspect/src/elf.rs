@@ -299,9 +299,7 @@ impl ElfHeaders {
     ///
     /// The names are looked for in the string tables, and the symbol tables then for where they stand there:
     /// tables of hundreds of megabytes pass by a chunk at a time.
-    ///
-    /// # Errors
-    /// [`ElfError`] when a table is not inside the file, or looking through it is too much.
+    /// Errors: [`ElfError`] when a table is not inside the file, or looking through it is too much.
     pub fn symbols<'name>(
         &self,
         source: &Source<'_>,
@@ -408,9 +406,7 @@ pub struct WordRelocations {
 impl WordRelocations {
     /// Gives each filled word, as its address and the address that is filled in, until `visit` says no. Only
     /// words are given of which `is_wanted` says so.
-    ///
-    /// # Errors
-    /// [`ElfError`] when a table is not inside the file, or looking through it is too much.
+    /// Errors: [`ElfError`] when a table is not inside the file, or looking through it is too much.
     pub fn each(
         &self,
         source: &Source<'_>,

@@ -6,34 +6,19 @@ use std::io;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElfError {
-    /// It does not begin with the ELF magic number.
     #[error("it does not begin with the ELF magic number")]
     NotElf,
-    /// It is an ELF file for another machine.
     #[error("it is not for x86-64: {what}")]
     OtherMachine {
         /// Class, byte order or machine number.
         what: String,
     },
-    /// A table or a part of it is not inside the file, or makes no sense.
     #[error("its {part} {reason}")]
-    Malformed {
-        part: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A part is larger than a limit.
+    Malformed { part: String, reason: String },
     #[error("its {part} has {size}, more than the limit of {limit}")]
-    TooLarge {
-        part: String,
-        /// Bytes or entries.
-        size: u64,
-        limit: u64,
-    },
-    /// Examining it takes more than one file may take of the agent.
+    TooLarge { part: String, size: u64, limit: u64 },
     #[error("examining it takes more {resource} than one file may take of the agent")]
     TooMuch { resource: &'static str },
-    /// The file could not be read.
     #[error("reading it failed: {message}")]
     Io { message: String },
 }

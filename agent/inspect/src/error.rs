@@ -10,52 +10,24 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// There is no such process, or it ended while being looked at.
     #[error("there is no process {pid}, or it ended while being looked at")]
     NoSuchProcess { pid: u32 },
-    /// No executable mapping holds RocksDB.
     #[error("process {pid} has no RocksDB inside{}", hint.as_ref().map(|hint| format!(": {hint}")).unwrap_or_default())]
     NoRocksDb {
         pid: u32,
         /// What came nearest: a library with the name but without the symbols.
         hint: Option<String>,
     },
-    /// The kernel refused to show it.
     #[error("may not look into process {pid}: permission denied for {}", path.display())]
-    PermissionDenied {
-        pid: u32,
-        /// What was to be opened.
-        path: PathBuf,
-    },
-    /// The file that should hold RocksDB is broken.
+    PermissionDenied { pid: u32, path: PathBuf },
     #[error("{} of process {pid} is no valid ELF file: {source}", path.display())]
-    CorruptElf {
-        pid: u32,
-        /// The module, as the target names it.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: ElfError,
-    },
-    /// The file that should hold RocksDB is more than one file may take of the agent.
+    CorruptElf { pid: u32, path: PathBuf, source: ElfError },
     #[error("{} of process {pid} is not examined: {source}", path.display())]
-    TooMuch {
-        pid: u32,
-        path: PathBuf,
-        /// Of what it is too much.
-        source: ElfError,
-    },
-    /// The module cannot be read on this architecture or with this C library.
+    TooMuch { pid: u32, path: PathBuf, source: ElfError },
     #[error("RocksDB in {} of process {pid} cannot be read: {what}", path.display())]
-    Unsupported {
-        pid: u32,
-        path: PathBuf,
-        /// What is not supported.
-        what: String,
-    },
-    /// The way from a thread to its counters is not known.
+    Unsupported { pid: u32, path: PathBuf, what: String },
     #[error("the thread-local storage of {} in process {pid} cannot be found: {source}", path.display())]
     ThreadLocalStorage { pid: u32, path: PathBuf, source: TlsError },
-    /// Anything else that went wrong reading.
     #[error("cannot read {} of process {pid}: {source}", path.display())]
     Io { pid: u32, path: PathBuf, source: io::Error },
 }

@@ -132,77 +132,56 @@ pub struct RocksDbModule {
 }
 
 /// How a function was found in a module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, strum::Display)]
 #[serde(rename_all = "snake_case")]
 pub enum FoundBy {
     /// `.symtab` of the mapped file.
+    #[strum(to_string = ".symtab")]
     SymbolTable,
     /// `.dynsym` of the mapped file.
+    #[strum(to_string = ".dynsym")]
     DynamicSymbols,
     /// The symbols packed into its `.gnu_debugdata`.
+    #[strum(to_string = ".gnu_debugdata")]
     MiniDebugInfo,
     /// A separate file with debug information, found by build id.
+    #[strum(to_string = "a debug file")]
     DebugFile,
     /// No symbol: the vtable of its class, found by the class's name.
+    #[strum(to_string = "RTTI and vtable")]
     Rtti,
     /// No symbol and no name: the vtable of its class, found by what the functions in it do.
+    #[strum(to_string = "code and vtable")]
     Code,
-}
-
-impl std::fmt::Display for FoundBy {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            FoundBy::SymbolTable => ".symtab",
-            FoundBy::DynamicSymbols => ".dynsym",
-            FoundBy::MiniDebugInfo => ".gnu_debugdata",
-            FoundBy::DebugFile => "a debug file",
-            FoundBy::Rtti => "RTTI and vtable",
-            FoundBy::Code => "code and vtable",
-        })
-    }
 }
 
 /// Where the layout of `PerfContext` was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, strum::Display)]
 #[serde(rename_all = "snake_case")]
 pub enum LayoutSource {
     /// The table of released versions, by version or by the size of `perf_context`.
+    #[strum(to_string = "the table")]
     Table,
     /// The library itself, asked in a process of its own.
+    #[strum(to_string = "the library itself")]
     Library,
+    #[strum(to_string = "its code")]
     Code,
 }
 
-impl std::fmt::Display for LayoutSource {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            LayoutSource::Table => "the table",
-            LayoutSource::Library => "the library itself",
-            LayoutSource::Code => "its code",
-        })
-    }
-}
-
 /// What can be counted in a module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, strum::Display)]
 #[serde(rename_all = "snake_case")]
 pub enum CountSource {
     /// Each thread's `perf_context`, exactly, while its perf level is at least `kEnableCount`.
+    #[strum(to_string = "exact, by perf_context")]
     PerfContext,
     /// Only `DBIter::num_internal_keys_skipped_`: an estimate, keys and tombstones together.
+    #[strum(to_string = "an estimate, by iterators: keys and tombstones together")]
     IteratorEstimate,
     /// Nothing that can be read.
+    #[strum(to_string = "nothing")]
     Nothing,
-}
-
-impl std::fmt::Display for CountSource {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            CountSource::PerfContext => "exact, by perf_context",
-            CountSource::IteratorEstimate => "an estimate, by iterators: keys and tombstones together",
-            CountSource::Nothing => "nothing",
-        })
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -225,22 +204,15 @@ impl std::fmt::Display for Version {
 }
 
 /// Whether the kernel can emulate the probed instruction or has to single-step it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::Display)]
 #[serde(rename_all = "snake_case")]
 pub enum SiteKind {
     /// `push` or one-byte `nop`: about 0.7 microseconds a hit in a virtual machine.
+    #[strum(to_string = "emulated")]
     Emulated,
     /// Anything else: about 9.4 microseconds a hit in a virtual machine.
+    #[strum(to_string = "single-stepped")]
     SingleStepped,
-}
-
-impl std::fmt::Display for SiteKind {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            SiteKind::Emulated => "emulated",
-            SiteKind::SingleStepped => "single-stepped",
-        })
-    }
 }
 
 /// One place for a probe. The stack pointer there is what it was at the function's entry, so that a
@@ -291,36 +263,27 @@ impl ProbeSites {
 }
 
 /// How a thread's copy of the module's thread-local block is reached from its thread pointer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::Display)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum TlsRecipe {
     /// `block = thread pointer + offset`: executables, and libraries loaded at start.
+    #[strum(to_string = "static, thread pointer {offset:+}")]
     Static {
         /// Added to the thread pointer; negative on x86-64.
         offset: i64,
     },
     /// `block = dtv[module_id]`: libraries loaded with `dlopen`.
+    #[strum(to_string = "dynamic, module {module_id}")]
     DynamicThreadVector {
         /// Module id that the dynamic linker assigned.
         module_id: u64,
     },
     /// The same with musl's vector, which is an array of pointers.
+    #[strum(to_string = "dynamic by musl, module {module_id}")]
     MuslThreadVector {
         /// Module id that the dynamic linker assigned.
         module_id: u64,
     },
-}
-
-impl std::fmt::Display for TlsRecipe {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            TlsRecipe::Static { offset } => write!(formatter, "static, thread pointer {offset:+}"),
-            TlsRecipe::DynamicThreadVector { module_id } => write!(formatter, "dynamic, module {module_id}"),
-            TlsRecipe::MuslThreadVector { module_id } => {
-                write!(formatter, "dynamic by musl, module {module_id}")
-            }
-        }
-    }
 }
 
 /// Byte offsets of counters inside `rocksdb::PerfContext`; all are `uint64_t`.

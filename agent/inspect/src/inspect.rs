@@ -42,9 +42,7 @@ impl Inspector {
 
     /// The targets of a process, one for each copy of RocksDB in it that can be read, the primary first;
     /// never empty.
-    ///
-    /// # Errors
-    /// [`InspectError`]: each cause has its own variant and its remedy.
+    /// Errors: [`InspectError`]: each cause has its own variant and its remedy.
     pub fn inspect_all(&mut self, pid: u32) -> Result<Vec<Target>, InspectError> {
         self.searcher.begin_round();
         self.look_into(pid)

@@ -26,26 +26,12 @@ fn layout(run: &Run, size_bytes: Option<u64>) -> PerfContextLayout {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
-    /// Neither the version nor the size of the struct is known.
     #[error("neither RocksDB's version nor the size of `perf_context` could be read")]
     NothingKnown,
-    /// The version is in no row and the size is no help.
     #[error("RocksDB {major}.{minor} ({source_of_version}) is not among the known versions {known}")]
-    UnknownVersion {
-        major: u32,
-        minor: u32,
-        source_of_version: String,
-        /// The versions that are known.
-        known: String,
-    },
-    /// The size is that of no known version: a build with members of its own.
+    UnknownVersion { major: u32, minor: u32, source_of_version: String, known: String },
     #[error("`perf_context` has {size_bytes} bytes, which no released RocksDB from {known} has")]
-    UnknownSize {
-        size_bytes: u64,
-        /// The versions that are known.
-        known: String,
-    },
-    /// Version and size name different layouts.
+    UnknownSize { size_bytes: u64, known: String },
     #[error(
         "the version is {major}.{minor} ({source_of_version}), but `perf_context` has {size_bytes} bytes as in \
          {versions_of_size}"
@@ -55,16 +41,13 @@ pub enum LayoutError {
         minor: u32,
         source_of_version: String,
         size_bytes: u64,
-        /// The row that has this size.
         versions_of_size: String,
     },
 }
 
 /// Chooses the layout. The version names a row and the struct's size has to agree with it; without a
 /// version (or with one newer than the table) the size alone names the row, since no two share one.
-///
-/// # Errors
-/// A [`LayoutError`] whenever the two contradict or neither is known: a wrong offset would give
+/// Errors: a [`LayoutError`] whenever the two contradict or neither is known: a wrong offset would give
 /// plausible nonsense.
 pub fn choose(version: Option<&Version>, size_bytes: Option<u64>) -> Result<PerfContextLayout, LayoutError> {
     let by_version = version.and_then(|version| {
@@ -170,9 +153,7 @@ pub const BLOCK_BYTES_MAX: u64 = 1 << 30;
 /// Checks readings of single threads (not sums, not differences) against what always holds. A wrong
 /// layout or a wrong thread-local block shows here as pointers, times or bytes in the place of counts.
 /// A reading taken while its thread runs `PerfContext::Reset` may fail once: read again before refusing.
-///
-/// # Errors
-/// Says, in words, which relation does not hold.
+/// Errors: says, in words, which relation does not hold.
 pub fn check_invariants(threads: &[Counters]) -> Result<(), String> {
     threads.iter().try_for_each(check_thread)
 }

@@ -66,9 +66,7 @@ impl Offsets {
 
 /// Asks the library in `path` for the offset of `internal_key_skipped_count`. `executable` is the agent's
 /// own program, or a stand-in that understands [`CHILD_SUBCOMMAND`].
-///
-/// # Errors
-/// Says why in words: the library cannot be loaded here, took too long, or answers nonsense.
+/// Errors: says why in words: the library cannot be loaded here, took too long, or answers nonsense.
 pub fn ask(executable: &Path, path: &Path) -> Result<u32, String> {
     let mut child = sexton_sandbox::start(executable, CHILD_SUBCOMMAND, path)
         .map_err(|error| format!("the process that asks it cannot be started: {error}"))?;

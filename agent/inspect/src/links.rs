@@ -15,9 +15,7 @@ use std::time::UNIX_EPOCH;
 pub const SST_FILES_MAX: usize = 65_536;
 
 /// Reads a database's links.
-///
-/// # Errors
-/// What reading the directory gives. Files that vanish meanwhile are left out.
+/// Errors: what reading the directory gives. Files that vanish meanwhile are left out.
 pub fn read(database: &DatabaseDirectory) -> io::Result<Links> {
     let directory = std::fs::metadata(&database.path_from_agent)?;
     let entries = std::fs::read_dir(&database.path_from_agent)?;

@@ -81,9 +81,7 @@ impl Maps {
 }
 
 /// Reads a process's mappings.
-///
-/// # Errors
-/// What opening or reading `/proc/PID/maps` gives: `NotFound` or `ESRCH` for a process that is gone,
+/// Errors: what opening or reading `/proc/PID/maps` gives: `NotFound` or `ESRCH` for a process that is gone,
 /// `PermissionDenied` for one that may not be looked into.
 pub fn read(pid: u32) -> io::Result<Maps> {
     let mut content = Vec::new();

@@ -21,25 +21,10 @@ pub enum MemoryError {
     NoSuchProcess { pid: u32 },
     #[error("may not read memory of process {pid}: run as root, or with CAP_SYS_PTRACE")]
     PermissionDenied { pid: u32 },
-    /// Nothing is mapped there, or not for reading.
     #[error("process {pid} has no readable memory at {address:#x} ({length} bytes)")]
-    Unmapped {
-        pid: u32,
-        /// First address.
-        address: u64,
-        /// Bytes asked for.
-        length: usize,
-    },
+    Unmapped { pid: u32, address: u64, length: usize },
     #[error("{length} bytes at {address:#x} of process {pid} are more than the limit of {limit}")]
-    TooLong {
-        pid: u32,
-        /// First address.
-        address: u64,
-        /// Bytes asked for, or that the string claims.
-        length: u64,
-        limit: usize,
-    },
-    /// What is there is no `std::string`.
+    TooLong { pid: u32, address: u64, length: u64, limit: usize },
     #[error("what is at {address:#x} of process {pid} is no std::string of libstdc++")]
     NotAString { pid: u32, address: u64 },
     #[error("cannot read memory of process {pid}")]
@@ -51,9 +36,7 @@ pub enum MemoryError {
 }
 
 /// Reads `length` bytes at `address` of a process.
-///
-/// # Errors
-/// [`MemoryError`]; a read that would be partial is [`MemoryError::Unmapped`].
+/// Errors: [`MemoryError`]; a read that would be partial is [`MemoryError::Unmapped`].
 pub fn read(pid: u32, address: u64, length: usize) -> Result<Vec<u8>, MemoryError> {
     if length > READ_BYTES_MAX {
         return Err(MemoryError::TooLong { pid, address, length: length as u64, limit: READ_BYTES_MAX });
@@ -78,9 +61,7 @@ pub fn read_u8(pid: u32, address: u64) -> Result<u8, MemoryError> {
 }
 
 /// Writes the byte at `address` of a process: all of it or nothing.
-///
-/// # Errors
-/// As [`read`]; [`MemoryError::Unmapped`] for what may not be written.
+/// Errors: as [`read`]; [`MemoryError::Unmapped`] for what may not be written.
 pub fn write_u8(pid: u32, address: u64, value: u8) -> Result<(), MemoryError> {
     let unmapped = || MemoryError::Unmapped { pid, address, length: 1 };
     let process = libc::pid_t::try_from(pid).map_err(|_| MemoryError::NoSuchProcess { pid })?;
@@ -111,9 +92,7 @@ fn refusal(pid: u32, error: io::Error, unmapped: MemoryError) -> MemoryError {
 /// Reads a `std::string` of libstdc++: the object that C++11's ABI has (pointer, size, buffer or
 /// capacity), or the older one (one pointer to counted characters), which RocksJava's library is built
 /// with. The terminating NUL, the capacity and the addresses must fit, else it is refused.
-///
-/// # Errors
-/// [`MemoryError::NotAString`] when neither form fits, [`MemoryError::TooLong`] for more than
+/// Errors: [`MemoryError::NotAString`] when neither form fits, [`MemoryError::TooLong`] for more than
 /// `length_max` bytes, else as [`read`].
 pub fn read_std_string(pid: u32, address: u64, length_max: usize) -> Result<Vec<u8>, MemoryError> {
     // The words behind an old string are members of its owner, and pointers may pass for a size and a

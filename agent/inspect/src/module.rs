@@ -185,9 +185,7 @@ pub struct ModuleCache {
 impl ModuleCache {
     /// Examines an open file, or gives what was found before, "no RocksDB" included. Separate files with
     /// debug information are looked for as `view` sees them.
-    ///
-    /// # Errors
-    /// Only what `fstat` gives; a file that cannot be understood is [`Verdict::Unreadable`].
+    /// Errors: Only what `fstat` gives; a file that cannot be understood is [`Verdict::Unreadable`].
     pub fn examine(&mut self, file: &File, view: &View) -> io::Result<(FileKey, Verdict)> {
         let key = FileKey::of(file)?;
         let is_known = |known: &&Known| known.view.as_ref().is_none_or(|other| other.is_same(view));

@@ -39,9 +39,7 @@ impl ProcessFacts {
 }
 
 /// Names the process that has this pid now.
-///
-/// # Errors
-/// [`InspectError::NoSuchProcess`] when there is none (a zombie counts as none), or a permission or
+/// Errors: [`InspectError::NoSuchProcess`] when there is none (a zombie counts as none), or a permission or
 /// input/output error.
 pub fn process_id(pid: u32) -> Result<ProcessId, InspectError> {
     let stat = open(pid)?.stat().map_err(|error| from_procfs(pid, error))?;

@@ -34,27 +34,21 @@ pub struct Choice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The bytes are no instruction, or end in the middle of one.
     #[error("its first bytes are not a whole x86-64 instruction")]
     NotAnInstruction,
-    /// The function returns at once.
     #[error("it begins with `ret`: there is nothing to measure")]
     ReturnsAtOnce,
-    /// A `nop` of five bytes.
     #[error(
         "it begins with a 5-byte `nop`, which Linux 6.18 to 7.1 patch in a way that corrupts the red zone"
     )]
     FiveByteNop,
-    /// `ud2`, `int3`, `hlt` and the like.
     #[error("it begins with an instruction that traps: it is a stub, or another tracer's breakpoint")]
     Traps,
 }
 
 /// Chooses the site from a function's first bytes: the first emulated instruction that is reached with
 /// stack pointer and arguments untouched, else the first instruction (behind `endbr64`).
-///
-/// # Errors
-/// A [`Refusal`] when the first instruction says that no safe site exists.
+/// Errors: a [`Refusal`] when the first instruction says that no safe site exists.
 pub fn choose(code: &[u8]) -> Result<Choice, Refusal> {
     let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
     let mut instruction = decoder.decode();

@@ -83,9 +83,7 @@ fn header_table<'s, const SIZE: usize>(
 }
 
 /// The program headers.
-///
-/// # Errors
-/// [`ElfError`] where they are too many, or not in the file.
+/// Errors: [`ElfError`] where they are too many, or not in the file.
 pub(super) fn program_headers<'s>(
     source: &'s Source<'_>,
     header: &[u8],
@@ -138,9 +136,7 @@ pub(super) fn load_segment(program: &[u8; PROGRAM_HEADER_BYTES]) -> LoadSegment 
 }
 
 /// A `PT_TLS` program header.
-///
-/// # Errors
-/// [`ElfError::Malformed`] where no linker would have written it.
+/// Errors: [`ElfError::Malformed`] where no linker would have written it.
 pub(super) fn tls_segment(program: &[u8; PROGRAM_HEADER_BYTES]) -> Result<TlsSegment, ElfError> {
     let alignment = u64_at(program, 48).max(1);
     let memory_size = u64_at(program, 40);

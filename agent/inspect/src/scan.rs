@@ -13,9 +13,8 @@ const HIT_WORK: u64 = 192;
 
 /// Gives `visit` the bytes of a part of the file, chunk by chunk, with the chunk's offset in the file. Each
 /// chunk repeats the last `overlap` bytes of the one before it. `visit` says whether to go on.
-///
-/// # Errors
-/// What reading gives, what `visit` gives; [`ElfError::Malformed`] when the part is not inside the file.
+/// Errors: what reading gives, what `visit` gives; [`ElfError::Malformed`] when the part is not inside the
+/// file.
 pub(super) fn chunks(
     source: &Source<'_>,
     offset: u64,

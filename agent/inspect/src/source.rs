@@ -51,25 +51,20 @@ impl Default for Allowance {
 
 impl Allowance {
     /// Takes memory that is going to be kept.
-    ///
-    /// # Errors
-    /// [`ElfError::TooMuch`] where there is not so much left.
+    /// Errors: [`ElfError::TooMuch`] where there is not so much left.
     pub fn take_memory(&self, bytes: u64) -> Result<(), ElfError> {
         self.take(&self.memory_bytes, bytes, "memory")
     }
 
     /// Takes work that is going to be done.
-    ///
-    /// # Errors
-    /// [`ElfError::TooMuch`] where there is not so much left.
+    /// Errors: [`ElfError::TooMuch`] where there is not so much left.
     pub fn take_work(&self, bytes: u64) -> Result<(), ElfError> {
         self.take(&self.work_bytes, bytes, "time")
     }
 
     /// Whether all that was asked for was granted.
-    ///
-    /// # Errors
-    /// [`ElfError::TooMuch`] where something was not: what was found without it is not to be believed.
+    /// Errors: [`ElfError::TooMuch`] where something was not: what was found without it is not to be
+    /// believed.
     pub fn check(&self) -> Result<(), ElfError> {
         self.lacking.get().map_or(Ok(()), |resource| Err(ElfError::TooMuch { resource }))
     }
@@ -109,9 +104,7 @@ pub struct Source<'a> {
 
 impl<'a> Source<'a> {
     /// An open file.
-    ///
-    /// # Errors
-    /// [`ElfError`] where its size cannot be read, or is over [`FILE_BYTES_MAX`].
+    /// Errors: [`ElfError`] where its size cannot be read, or is over [`FILE_BYTES_MAX`].
     pub fn of_file(file: &'a File, allowance: &'a Allowance) -> Result<Source<'a>, ElfError> {
         let length = file.metadata().map_err(ElfError::from_io)?.len();
         if length > FILE_BYTES_MAX {
@@ -142,9 +135,7 @@ impl<'a> Source<'a> {
     }
 
     /// A piece of the file that is kept for as long as this is.
-    ///
-    /// # Errors
-    /// [`ElfError`] when it is not inside the file, cannot be read, or is too much.
+    /// Errors: [`ElfError`] when it is not inside the file, cannot be read, or is too much.
     pub fn bytes(&self, offset: u64, size: u64) -> Result<&[u8], ElfError> {
         self.check_inside(offset, size)?;
         let not_inside = |()| ElfError::outside(offset, size);

@@ -145,9 +145,7 @@ impl Symbols {
     }
 
     /// Looks for RocksDB in a file; in separate files with debug information below `roots`, too.
-    ///
-    /// # Errors
-    /// [`ElfError`] when the file's own tables cannot be read.
+    /// Errors: [`ElfError`] when the file's own tables cannot be read.
     pub fn locate(
         source: &Source<'_>,
         headers: &ElfHeaders,

@@ -19,19 +19,14 @@ const STATIC_OFFSET_MAX: u64 = 1 << 30;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// The file has no `PT_TLS`.
     #[error("the file has no thread-local segment")]
     NoSegment,
-    /// The library has no relocation that tells its module id.
     #[error("the library asks the dynamic linker for no module id and no offset of its thread-local storage")]
     NoRelocation,
-    /// The word is still zero.
     #[error("the dynamic linker has not filled in the module id yet")]
     NotInitialised,
-    /// What the word holds is no module id and no offset.
     #[error("the word at {address:#x} holds {value:#x}, which is no {what}")]
     Implausible { address: u64, value: u64, what: &'static str },
-    /// The word could not be read.
     #[error("the word at {address:#x} cannot be read: {message}")]
     Unreadable { address: u64, message: String },
 }
@@ -121,9 +116,7 @@ pub struct Placed {
 
 /// Fills in what the dynamic linker decided, for variables that only the code shows. All have to be in one
 /// block, which is the file's `PT_TLS`.
-///
-/// # Errors
-/// [`TlsError`] when a word cannot be read, or leads out of the block.
+/// Errors: [`TlsError`] when a word cannot be read, or leads out of the block.
 pub fn place(
     segment: Option<&TlsSegment>,
     is_executable: bool,
@@ -181,9 +174,7 @@ fn inside(segment: &TlsSegment, address: u64, offset: u64) -> Result<u64, TlsErr
 }
 
 /// Fills in what the dynamic linker decided, read from the live process.
-///
-/// # Errors
-/// [`TlsError`] when the word cannot be read or holds nothing plausible.
+/// Errors: [`TlsError`] when the word cannot be read or holds nothing plausible.
 pub fn resolve(
     plan: TlsPlan,
     load_bias: u64,

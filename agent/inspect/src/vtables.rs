@@ -43,9 +43,7 @@ pub struct Vtable {
 
 /// The vtable of each of these classes, `None` where it was not found or where there is more than one. The
 /// names are mangled: `N7rocksdb6DBIterE`.
-///
-/// # Errors
-/// [`ElfError`] when a part of the file cannot be read.
+/// Errors: [`ElfError`] when a part of the file cannot be read.
 pub fn of_classes(
     source: &Source<'_>,
     headers: &ElfHeaders,

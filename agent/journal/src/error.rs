@@ -8,25 +8,19 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The directory cannot be made or used.
     #[error("cannot use the state directory {}: {source}", path.display())]
     Directory { path: PathBuf, source: io::Error },
     /// Another agent has the directory; `holder` is "process 4711".
     #[error("the state directory {} is in use by {holder}", path.display())]
     Taken { path: PathBuf, holder: String },
-    /// A newer agent has written the state.
     #[error("the state in {} has schema version {found}, this agent knows up to {SCHEMA_VERSION}", path.display())]
     Newer { path: PathBuf, found: u32 },
-    /// Corrupt states have been set aside so often that this is no accident.
     #[error("the state in {} is corrupt ({reason}), and {count} earlier ones are set aside there already", path.display())]
     SetAsideTooOften { path: PathBuf, reason: String, count: usize },
-    /// The state is there and cannot be opened.
     #[error("cannot open the state in {}: {reason}", path.display())]
     Open { path: PathBuf, reason: String },
-    /// Something could not be written.
     #[error("the state cannot be written: {reason}")]
     Write { reason: String },
-    /// The file that events are appended to cannot be opened.
     #[error("cannot write the audit log {}: {source}", path.display())]
     EventFile { path: PathBuf, source: io::Error },
 }

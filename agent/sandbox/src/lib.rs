@@ -66,9 +66,7 @@ impl Default for Sandbox<'_> {
 
 impl Sandbox<'_> {
     /// Puts up all fences around the calling process, for good.
-    ///
-    /// # Errors
-    /// Of the first fence that every kernel has and that could not be put up.
+    /// Errors: Of the first fence that every kernel has and that could not be put up.
     pub fn enter(self) -> Result<(), SandboxError> {
         if let Some(limits) = &self.limits {
             limits.impose().map_err(at("setrlimit"))?;

@@ -14,6 +14,7 @@ use prometheus::{CounterVec, Encoder, GaugeVec, Opts, Registry, TextEncoder};
 use sexton_journal::ActionCounts;
 use sexton_tuner::guard::Guard;
 use std::collections::BTreeMap;
+use strum::VariantArray;
 
 /// Targets that are exposed; a node has some dozens. Further ones would only make series.
 pub const TARGETS_EXPOSED_MAX: usize = 256;
@@ -21,9 +22,7 @@ pub const TARGETS_EXPOSED_MAX: usize = 256;
 pub const RANGES_EXPOSED_MAX: usize = 10;
 
 /// The metrics in Prometheus' text format.
-///
-/// # Errors
-/// What the `prometheus` crate says; it means that [`METRICS`] is wrong.
+/// Errors: what the `prometheus` crate says; it means that [`METRICS`] is wrong.
 pub fn encode(snapshot: &Snapshot, labels: &Labels) -> Result<String, prometheus::Error> {
     let scrape = Scrape::new()?;
     scrape.agent(snapshot);
@@ -171,7 +170,7 @@ impl Scrape {
 
     /// From zero on for every guard of a target that is acted on.
     fn guards(&self, name: &str, target: &TargetView) {
-        for guard in Guard::ALL.map(Guard::name) {
+        for guard in Guard::VARIANTS.iter().map(|guard| guard.name()) {
             let view = target.guards.iter().find(|view| view.guard == guard);
             if view.is_none() && target.mode != "act" {
                 continue;

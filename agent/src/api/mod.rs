@@ -22,18 +22,14 @@ use tokio::sync::{mpsc, watch};
 /// Why the API cannot be served; [`ApiError::remedy`] says what to do.
 #[derive(Debug, Error)]
 pub enum ApiError {
-    /// The address is reachable from other machines.
     #[error(
         "refusing to listen on {address}: the API has no authentication yet, so only loopback addresses are served"
     )]
     NotLoopback { address: SocketAddr },
-    /// Another process has the port.
     #[error("cannot listen on {address}: the port is in use")]
     PortInUse { address: SocketAddr },
-    /// The address cannot be listened on for another reason.
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: std::io::Error },
-    /// A listener that was handed over cannot be used.
     #[error("cannot serve on the listener that was handed over: {source}")]
     Listener { source: std::io::Error },
 }
@@ -55,9 +51,7 @@ impl ApiError {
 }
 
 /// Listens on `address`, which must be a loopback address; port 0 lets the system choose.
-///
-/// # Errors
-/// [`ApiError`], when the address is not loopback or cannot be listened on.
+/// Errors: [`ApiError`], when the address is not loopback or cannot be listened on.
 pub fn bind(address: SocketAddr) -> Result<TcpListener, ApiError> {
     refuse_unless_loopback(address)?;
     TcpListener::bind(address).map_err(|source| match source.kind() {
@@ -82,9 +76,7 @@ struct Shared {
 
 /// Serves the API on `listener` until `shutdown` is ready, then lets requests under way finish. Must be
 /// called within a Tokio runtime with time and I/O enabled.
-///
-/// # Errors
-/// [`ApiError::NotLoopback`] and [`ApiError::Listener`], before anything is served.
+/// Errors: [`ApiError::NotLoopback`] and [`ApiError::Listener`], before anything is served.
 pub async fn serve(
     listener: TcpListener,
     snapshots: watch::Receiver<Arc<Snapshot>>,

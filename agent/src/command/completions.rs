@@ -12,9 +12,6 @@ pub struct CompletionsArguments {
 }
 
 /// Prints the script to standard output.
-///
-/// # Errors
-/// None; the signature is that of all subcommands.
 pub fn run(arguments: &CompletionsArguments) -> Result<(), Failure> {
     clap_complete::generate(
         arguments.shell,

@@ -3,7 +3,6 @@
 use crate::doctor::{examine, text};
 use crate::failure::Failure;
 use crate::policy_file;
-use crate::text::json_shown;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -22,16 +21,12 @@ pub struct DoctorArguments {
 }
 
 /// Looks and prints; no probe is armed and nothing is changed.
-///
-/// # Errors
-/// When the policy is none, or something essential is missing: the report is printed all the same.
+/// Errors: when the policy is none, or something essential is missing: the report is printed all the same.
 pub fn run(arguments: &DoctorArguments) -> Result<(), Failure> {
     let policy = arguments.policy.as_deref().map(policy_file::load).transpose()?;
     let report = examine(arguments.pid, policy.as_ref());
     if arguments.json {
-        let json = serde_json::to_string_pretty(&report)
-            .map_err(|error| Failure::new(error, "this is not expected: report it"))?;
-        println!("{}", json_shown(&json));
+        super::print_json(&report)?;
     } else {
         print!("{}", text(&report));
     }

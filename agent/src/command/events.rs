@@ -29,9 +29,7 @@ pub struct EventsArguments {
 }
 
 /// Prints the events that the agent has at hand; with `--follow` goes on.
-///
-/// # Errors
-/// When there is no agent to ask, or it ends.
+/// Errors: when there is no agent to ask, or it ends.
 pub fn run(arguments: &EventsArguments) -> Result<(), Failure> {
     let client = Client::new(&arguments.url)?;
     let mut since = arguments.since;

@@ -1,39 +1,27 @@
 //! Ctrl-C as the wish to come to an end, for commands that run for a while and then print.
 
 use crate::failure::Failure;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Notes SIGINT and SIGTERM, which no longer end the process from then on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Interrupt {
     raised: Arc<AtomicBool>,
 }
 
 impl Interrupt {
     /// Begins to listen.
-    ///
-    /// # Errors
-    /// When the system gives no thread or no descriptor for it.
     pub fn listen() -> Result<Interrupt, Failure> {
-        let failure =
-            |error| Failure::new(format!("cannot listen for signals: {error}"), "see the system's message");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failure)?;
-        let (interrupt, terminate) = runtime
-            .block_on(async { Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)) })
-            .map_err(failure)?;
-        let raised = Arc::new(AtomicBool::new(false));
-        let note = Arc::clone(&raised);
-        let body = move || {
-            let (mut interrupt, mut terminate) = (interrupt, terminate);
-            runtime.block_on(async {
-                tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
-            });
-            note.store(true, Ordering::Relaxed);
-        };
-        std::thread::Builder::new().name("sexton-signals".into()).spawn(body).map_err(failure)?;
-        Ok(Interrupt { raised })
+        let interrupt = Interrupt::default();
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&interrupt.raised)).map_err(|error| {
+                let cause = format!("cannot listen for signals: {error}");
+                Failure::new(cause, "see the system's message")
+            })?;
+        }
+        Ok(interrupt)
     }
 
     /// Whether one of the signals has come.

@@ -11,7 +11,10 @@ pub mod run;
 pub mod targets;
 pub mod top;
 
+use crate::failure::Failure;
+use crate::text::json_shown;
 use clap::{Parser, Subcommand};
+use serde::Serialize;
 
 /// Keeps a RocksDB's tombstones in order, from outside the running process.
 ///
@@ -76,4 +79,12 @@ pub enum Command {
     /// Raises the perf level of a target's threads on behalf of the agent, and puts it back.
     #[command(name = sexton_execute::perf_level::CHILD_SUBCOMMAND, hide = true)]
     KeepPerfLevel(sexton_execute::perf_level::ChildArguments),
+}
+
+/// Prints one JSON document that a terminal can show.
+fn print_json(document: &impl Serialize) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(document)
+        .map_err(|error| Failure::new(error, "this is not expected: report it"))?;
+    println!("{}", json_shown(&json));
+    Ok(())
 }

@@ -69,9 +69,7 @@ pub struct ObserveArguments {
 }
 
 /// Arms the probes, waits, prints.
-///
-/// # Errors
-/// When the process has no RocksDB that can be read, or the kernel refuses.
+/// Errors: when the process has no RocksDB that can be read, or the kernel refuses.
 pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
     let target = choose_target(arguments)?;
     let features = KernelFeatures::probe();

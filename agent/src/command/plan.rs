@@ -4,7 +4,7 @@ use crate::engine::{Engine, EngineOptions};
 use crate::failure::Failure;
 use crate::policy_file;
 use crate::snapshot::{PlanStepView, RefusalView};
-use crate::text::{json_shown, print_line};
+use crate::text::print_line;
 use clap::Args;
 use sexton_probe::Loader;
 use sexton_tuner::policy::{Mode, Policy};
@@ -44,10 +44,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     })?;
     let snapshot = engine.cycle_once();
     if arguments.json {
-        let json = serde_json::to_string_pretty(&snapshot)
-            .map_err(|error| Failure::new(error, "this is not expected: report it"))?;
-        println!("{}", json_shown(&json));
-        return Ok(());
+        return super::print_json(&snapshot);
     }
     println!(
         "{} targets, {} ranges, plan of {} steps: {} of {} bytes",

@@ -25,9 +25,7 @@ enum PolicyCommand {
 }
 
 /// Checks, or prints the schema.
-///
-/// # Errors
-/// The first policy that is not one.
+/// Errors: the first policy that is not one.
 pub fn run(arguments: &PolicyArguments) -> Result<(), Failure> {
     match &arguments.command {
         PolicyCommand::Check { files } => {

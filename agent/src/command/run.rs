@@ -51,10 +51,8 @@ pub struct RunArguments {
 const NO_STATE: &str = "none";
 
 /// Runs until SIGINT or SIGTERM; SIGHUP has the policy read again.
-///
-/// # Errors
-/// When the policy is none, the address cannot be had, a --pid cannot be a target, the state cannot be used,
-/// or the kernel refuses the programs. Once it runs, it only degrades and says so.
+/// Errors: when the policy is none, the address cannot be had, a --pid cannot be a target, the state cannot
+/// be used, or the kernel refuses the programs. Once it runs, it only degrades and says so.
 pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
     let policy = arguments.policy.as_deref().map(policy_file::load).transpose()?;
     let listener = api::bind(arguments.listen)?;

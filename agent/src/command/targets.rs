@@ -2,7 +2,7 @@
 
 use crate::doctor::facts_text;
 use crate::failure::Failure;
-use crate::text::{json_shown, print_line, shown};
+use crate::text::{print_line, shown};
 use clap::Args;
 use sexton_inspect::inspect::Inspector;
 
@@ -18,19 +18,14 @@ pub struct TargetsArguments {
 }
 
 /// Looks and prints; nothing is attached.
-///
-/// # Errors
-/// When there is no process with that pid, or no RocksDB in it that can be read.
+/// Errors: when there is no process with that pid, or no RocksDB in it that can be read.
 pub fn run(arguments: &TargetsArguments) -> Result<(), Failure> {
     let targets = match arguments.pid {
         Some(pid) => Inspector::new().inspect_all(pid)?,
         None => discover(),
     };
     if arguments.json {
-        let json = serde_json::to_string_pretty(&targets)
-            .map_err(|error| Failure::new(error, "this is not expected: report it"))?;
-        println!("{}", json_shown(&json));
-        return Ok(());
+        return super::print_json(&targets);
     }
     if targets.is_empty() {
         println!(

@@ -2,7 +2,6 @@
 
 use super::interrupt::Interrupt;
 use crate::failure::Failure;
-use crate::text::json_shown;
 use crate::top::{Client, Picture, Screen, State, TopError, plain_text};
 use clap::Args;
 use ratatui_crossterm::crossterm::event::{self, Event};
@@ -44,9 +43,7 @@ impl TopArguments {
 }
 
 /// Shows until told to leave, or prints once.
-///
-/// # Errors
-/// When there is no agent to ask, or standard input and output are no terminal.
+/// Errors: when there is no agent to ask, or standard input and output are no terminal.
 pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
     if arguments.is_live() && !(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()) {
         return Err(Failure::usage(
@@ -63,12 +60,9 @@ pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
     }
     wait_for_a_second_picture(&mut state, &client)?;
     if arguments.json {
-        let json = serde_json::to_string_pretty(&state.report())
-            .map_err(|error| Failure::new(error, "this is not expected: report it"))?;
-        println!("{}", json_shown(&json));
-    } else {
-        print!("{}", plain_text(&state));
+        return super::print_json(&state.report());
     }
+    print!("{}", plain_text(&state));
     Ok(())
 }
 

@@ -4,24 +4,15 @@ use serde::Serialize;
 use sexton_probe::Answer as KernelAnswer;
 
 /// Whether something is as it should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::Display)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Answer {
     Yes,
     /// It is not.
     No,
     /// It could not be found out.
     Unknown,
-}
-
-impl Answer {
-    pub fn word(self) -> &'static str {
-        match self {
-            Answer::Yes => "yes",
-            Answer::No => "no",
-            Answer::Unknown => "unknown",
-        }
-    }
 }
 
 /// One thing that was looked at. Where the answer is not `yes` there are a reason and a remedy.

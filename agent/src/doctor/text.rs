@@ -82,7 +82,7 @@ impl Text {
 
     fn finding(&mut self, finding: &Finding) {
         let Finding { name, answer, note, .. } = finding;
-        self.line(format_args!("  {:8}{name:NAME_COLUMNS$} {note}", answer.word()));
+        self.line(format_args!("  {answer:8}{name:NAME_COLUMNS$} {note}"));
         if *answer == Answer::Yes {
             return;
         }

@@ -23,15 +23,12 @@ const SHOWN_CHARACTERS_MAX: usize = 120;
 /// Why there is nothing to show; [`TopError::remedy`] says what to do.
 #[derive(Debug, Error)]
 pub enum TopError {
-    /// Not a URL of an agent.
     #[error("{url:?} is no URL of an agent")]
     Url { url: String },
     #[error("no agent answers at {url}: {source}")]
     Unreachable { url: String, source: Box<ureq::Error> },
-    /// Something answers that is no agent of this version.
     #[error("what answers at {url} is no agent that this version understands: {what}")]
     NoAgent { url: String, what: String },
-    /// The agent answers with an error.
     #[error("the agent at {url} refuses: {message}")]
     Refused { url: String, message: String },
 }
@@ -133,10 +130,8 @@ impl Client {
     }
 
     /// The agent's state now.
-    ///
-    /// # Errors
-    /// [`TopError::Unreachable`] when nothing answers, [`TopError::NoAgent`] when something else does,
-    /// [`TopError::Refused`] with the agent's own words.
+    /// Errors: [`TopError::Unreachable`] when nothing answers, [`TopError::NoAgent`] when something else
+    /// does, [`TopError::Refused`] with the agent's own words.
     pub fn picture(&self) -> Result<Picture, TopError> {
         let health: Health = self.get("/healthz")?;
         let Targets { at, targets } = self.get("/api/v1/targets")?;

@@ -119,7 +119,7 @@ fn title(state: &State) -> Line<'static> {
 
 fn footer(state: &State) -> Line<'static> {
     let text = "q quit   up/down target   p pause   ? help   s sort by ";
-    Line::from(format!("{text}{}", state.sort.name()))
+    Line::from(format!("{text}{}", state.sort))
 }
 
 fn right(text: impl Into<String>) -> Text<'static> {
@@ -157,15 +157,19 @@ fn target_line(row: &Row, is_wide: bool, is_selected: bool) -> TableRow<'static>
         Text::from(row.name.clone()),
         Text::from(state_name(row.state)),
         right(format!("{:.4}", row.pain_seconds_per_second)),
-        right(amount(row.seeks_per_second)),
-        right(amount(row.tombstones_per_seek)),
-        right(amount(row.misses_per_seek)),
-        right(row.probe_cost_ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{:.2} %", ratio * 100.0))),
+        right(amount(row.rates.seeks_per_second)),
+        right(amount(row.rates.tombstones_per_seek)),
+        right(amount(row.rates.misses_per_seek)),
+        right(
+            row.rates
+                .probe_cost_ratio
+                .map_or_else(|| "-".to_owned(), |ratio| format!("{:.2} %", ratio * 100.0)),
+        ),
         right(row.gaps.len().to_string()),
     ];
     if is_wide {
-        cells.insert(6, right(amount(row.tombstones_per_second)));
-        cells.insert(7, right(amount(row.misses_per_second)));
+        cells.insert(6, right(amount(row.rates.tombstones_per_second)));
+        cells.insert(7, right(amount(row.rates.misses_per_second)));
     }
     let style = match row.state {
         TargetState::Lost => DIM,

@@ -6,6 +6,7 @@
 use super::client::Picture;
 use crate::snapshot::TargetView;
 use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
 
 /// Span over which the sentinel's totals are turned into rates: two of the engine's usual cycles, so that a
@@ -27,7 +28,7 @@ struct Sample {
 
 /// Rates of one target; `None` where two pictures are needed and there are not two yet, or nothing happened
 /// that could be divided by.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Rates {
     /// Tombstones skipped a second, exact.
     pub tombstones_per_second: Option<f64>,
@@ -39,7 +40,7 @@ pub struct Rates {
     pub tombstones_per_seek: Option<f64>,
     /// Blocks read per operation in windows.
     pub misses_per_seek: Option<f64>,
-    /// Time that probes took from the target's threads, seconds a second.
+    /// Time that probes took from the target's threads, seconds a second: a share of one core.
     pub probe_cost_ratio: Option<f64>,
 }
 

@@ -28,18 +28,8 @@ pub struct Row {
     pub state: TargetState,
     /// Mode that the policy gives it.
     pub mode: String,
-    /// Positioning calls a second while windows were open.
-    pub seeks_per_second: Option<f64>,
-    /// Tombstones skipped per operation in windows.
-    pub tombstones_per_seek: Option<f64>,
-    /// Blocks read per operation in windows.
-    pub misses_per_seek: Option<f64>,
-    /// Tombstones skipped a second, exact.
-    pub tombstones_per_second: Option<f64>,
-    /// Blocks read a second, exact.
-    pub misses_per_second: Option<f64>,
-    /// Time that probes took from its threads, seconds a second: a share of one core.
-    pub probe_cost_ratio: Option<f64>,
+    #[serde(flatten)]
+    pub rates: Rates,
     /// Reader time lost per second, seconds.
     pub pain_seconds_per_second: f64,
     /// What is missing of it, why and what to do.
@@ -49,19 +39,13 @@ pub struct Row {
 impl Row {
     /// The line of one target.
     pub fn new(target: &TargetView, rates: Rates) -> Row {
-        // What is gone has no rates, only a past.
-        let rates = if target.state == TargetState::Lost { Rates::default() } else { rates };
         Row {
             name: target.name.clone(),
             pid: target.pid,
             state: target.state,
             mode: target.mode.clone(),
-            seeks_per_second: rates.seeks_per_second,
-            tombstones_per_seek: rates.tombstones_per_seek,
-            misses_per_seek: rates.misses_per_seek,
-            tombstones_per_second: rates.tombstones_per_second,
-            misses_per_second: rates.misses_per_second,
-            probe_cost_ratio: rates.probe_cost_ratio,
+            // What is gone has no rates, only a past.
+            rates: if target.state == TargetState::Lost { Rates::default() } else { rates },
             pain_seconds_per_second: target.pain_seconds_per_second,
             gaps: target.gaps.clone(),
         }

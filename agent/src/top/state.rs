@@ -5,15 +5,19 @@ use super::rates::History;
 use super::row::{Report, Row};
 use crate::snapshot::{RangeView, TargetState};
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use strum::IntoEnumIterator;
 
 /// What the targets are ordered by, the greatest first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, strum::EnumIter)]
+#[strum(serialize_all = "snake_case")]
 pub enum Sort {
     #[default]
     Pain,
-    /// Seeks a second.
+    #[strum(to_string = "seeks/s")]
     Seeks,
+    #[strum(to_string = "tombstones/seek")]
     Tombstones,
+    #[strum(to_string = "misses/seek")]
     Misses,
     /// Name, in order of the alphabet.
     Name,
@@ -21,23 +25,7 @@ pub enum Sort {
 
 impl Sort {
     fn next(self) -> Sort {
-        match self {
-            Sort::Pain => Sort::Seeks,
-            Sort::Seeks => Sort::Tombstones,
-            Sort::Tombstones => Sort::Misses,
-            Sort::Misses => Sort::Name,
-            Sort::Name => Sort::Pain,
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Sort::Pain => "pain",
-            Sort::Seeks => "seeks/s",
-            Sort::Tombstones => "tombstones/seek",
-            Sort::Misses => "misses/seek",
-            Sort::Name => "name",
-        }
+        Sort::iter().cycle().skip_while(|sort| *sort != self).nth(1).unwrap_or_default()
     }
 }
 
@@ -131,9 +119,9 @@ impl State {
             .collect();
         let value = |row: &Row| match self.sort {
             Sort::Pain => row.pain_seconds_per_second,
-            Sort::Seeks => row.seeks_per_second.unwrap_or(-1.0),
-            Sort::Tombstones => row.tombstones_per_seek.unwrap_or(-1.0),
-            Sort::Misses => row.misses_per_seek.unwrap_or(-1.0),
+            Sort::Seeks => row.rates.seeks_per_second.unwrap_or(-1.0),
+            Sort::Tombstones => row.rates.tombstones_per_seek.unwrap_or(-1.0),
+            Sort::Misses => row.rates.misses_per_seek.unwrap_or(-1.0),
             Sort::Name => 0.0,
         };
         rows.sort_by(|one, two| {

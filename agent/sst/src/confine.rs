@@ -20,9 +20,7 @@ pub const WAL_DIRECTORY: &str = "/proc/self/fdinfo";
 
 /// Opens `directory`, then gives up all that reading it does not need. The directory must be opened
 /// before, since a path below `/proc/PID/root` can no longer be resolved afterwards.
-///
-/// # Errors
-/// [`Failure::Directory`] if it cannot be opened, [`Failure::Confinement`] if a fence that every
+/// Errors: [`Failure::Directory`] if it cannot be opened, [`Failure::Confinement`] if a fence that every
 /// kernel has cannot be put up.
 pub fn to_directory(directory: &Path) -> Result<OwnedFd, Failure> {
     let unconfined = |error: SandboxError| Failure::Confinement { message: error.to_string() };

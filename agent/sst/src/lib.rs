@@ -14,7 +14,7 @@ mod confine;
 mod database;
 mod error;
 mod options;
-pub mod properties;
+mod properties;
 mod reader;
 mod wire;
 
@@ -30,17 +30,14 @@ use std::path::Path;
 
 /// Reads column families and live SST files of the database in `path_from_agent` (`/proc/PID/root/...`).
 /// Column families with an unknown comparator are listed without files.
-///
-/// # Errors
-/// [`SstError`]; nothing of the target is changed in any case.
+/// Errors: [`SstError`]; nothing of the target is changed in any case.
 pub fn read_database(path_from_agent: &Path) -> Result<DatabaseFiles, SstError> {
     Reader::default().read(path_from_agent)
 }
 
 /// Reads the live SST files of the database in `path_from_agent`, all or nothing.
-///
-/// # Errors
-/// Those of [`read_database`], and [`SstError::UnknownComparator`] if that leaves out any column family.
+/// Errors: those of [`read_database`], and [`SstError::UnknownComparator`] if that leaves out any column
+/// family.
 pub fn read_directory(path_from_agent: &Path) -> Result<Vec<SstFile>, SstError> {
     let database = read_database(path_from_agent)?;
     match database.column_families.into_iter().find(|family| family.order.is_none()) {

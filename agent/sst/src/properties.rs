@@ -51,16 +51,9 @@ pub struct TableProperties {
 #[derive(Debug, Error)]
 pub enum PropertiesError {
     #[error("cannot read {length} bytes at offset {offset}: {source}")]
-    Read {
-        offset: u64,
-        /// Bytes wanted.
-        length: u64,
-        source: std::io::Error,
-    },
-    /// The bytes at this offset are not what the format says.
+    Read { offset: u64, length: u64, source: std::io::Error },
     #[error("damaged at offset {offset}: {what}")]
     Damaged { offset: u64, what: &'static str },
-    /// A table of another kind or of a version that came after this code.
     #[error("not a block-based table that can be read: {what} {value:#x}")]
     Unsupported { what: &'static str, value: u64 },
 }
@@ -88,9 +81,7 @@ struct BlockHandle {
 }
 
 /// Reads the properties of the SST file of `size_bytes` behind `file`.
-///
-/// # Errors
-/// [`PropertiesError`] when reading fails, the bytes are damaged, or it is another kind of table.
+/// Errors: [`PropertiesError`] when reading fails, the bytes are damaged, or it is another kind of table.
 pub fn read(file: &(impl ReadAt + ?Sized), size_bytes: u64) -> Result<TableProperties, PropertiesError> {
     let metaindex = read_block(file, size_bytes, metaindex_handle(file, size_bytes)?)?;
     let mut properties_handle = None;

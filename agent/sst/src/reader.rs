@@ -47,9 +47,6 @@ enum OutputError {
 
 impl Reader {
     /// Reads the database in `path`, as the agent reaches it.
-    ///
-    /// # Errors
-    /// See [`super::read_database`].
     pub fn read(&self, path: &Path) -> Result<DatabaseFiles, SstError> {
         let mut child = self.start(path)?;
         let (sender, receiver) = sync_channel(1);

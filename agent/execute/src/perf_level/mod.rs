@@ -54,10 +54,8 @@ const END_POLL: Duration = Duration::from_millis(5);
 /// Why the perf level cannot be raised.
 #[derive(Debug, Error)]
 pub enum KeeperError {
-    /// The keeper could not be started.
     #[error("the keeper of the perf level cannot be started: {source}")]
     Start { source: io::Error },
-    /// It has ended, or does not take requests.
     #[error("the keeper of the perf level does not answer: {source}")]
     Lost { source: io::Error },
 }
