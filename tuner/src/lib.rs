@@ -6,59 +6,31 @@
 
 #![warn(missing_docs)]
 
-pub mod attention;
-pub mod back_off;
-mod candidate;
-pub mod charge;
-pub mod comparator;
-mod concentrate;
-pub mod cost;
-pub mod daily;
-pub mod ends;
-pub mod evidence;
-mod frames;
-pub mod governor;
-pub mod guard;
-pub mod heat;
-pub mod key;
-pub mod latency;
-pub mod lineage;
-pub mod options;
-mod pain;
+pub mod facts;
+pub mod limits;
+pub mod loss;
+pub mod lsm;
 pub mod plan;
 pub mod policy;
-mod prefix;
-pub mod price_correction;
-mod queue;
-pub mod range;
 pub mod rank;
-mod ranker;
-pub mod relief;
-mod remedy;
-pub mod replaced;
-pub mod reprice;
-pub mod rest;
 pub mod run;
-pub mod schedule;
-pub mod share;
-pub mod slice;
-pub mod throttle;
+#[cfg(test)]
+mod simulation;
 pub mod verify;
 pub mod words;
 
-mod attribute;
-mod left_out;
-mod planner;
-#[cfg(test)]
-mod simulation;
-mod walk;
+pub use facts::{comparator, evidence, heat, key, latency, lineage, options, range};
+pub use limits::{attention, back_off, charge, daily, governor, guard, price_correction, schedule, throttle};
+pub use loss::relief;
+pub use lsm::{cost, replaced, rest, share};
+pub use plan::{ends, reprice, slice};
 
 pub use evidence::Evidence;
 pub use key::Key;
+pub use plan::planner::plan;
 pub use plan::{
     Action, Budget, CompactRange, Flush, Plan, PlanInput, PlanTarget, Refusal, Rule, SetOptions, SetThrottle,
 };
-pub use planner::plan;
 pub use policy::{Policy, PolicyError, TargetPolicy};
 pub use range::KeyRange;
 pub use rank::{AssessError, RangeAssessment, assess};

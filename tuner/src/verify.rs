@@ -4,8 +4,8 @@
 //! times as often. So what they lose now is judged at the pace they had before, where they are faster than
 //! that.
 
+use crate::plan::remedy::MEMTABLE_SHARE_MIN;
 use crate::rank::RangeAssessment;
-use crate::remedy::MEMTABLE_SHARE_MIN;
 use crate::words;
 use serde::{Deserialize, Serialize};
 
@@ -317,7 +317,7 @@ fn kept(aftermath: &Aftermath) -> Option<(Cause, String)> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::{key::Key, range::KeyRange};
+    use crate::facts::{key::Key, range::KeyRange};
 
     fn assessment(prefix: &str, pain: f64, deletions: u64) -> RangeAssessment {
         RangeAssessment {

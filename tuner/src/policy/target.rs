@@ -2,7 +2,7 @@
 
 use super::glob::glob_matches;
 use super::{DatabasesPolicy, Mode, Naming, ProbePolicy, SqlPolicy, TimeSpan, present};
-use crate::prefix::PrefixRule;
+use crate::facts::prefix::PrefixRule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

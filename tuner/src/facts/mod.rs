@@ -1,0 +1,11 @@
+//! What is known: plain data, as it was observed or read. Nothing here decides.
+
+pub mod comparator;
+pub mod evidence;
+pub mod heat;
+pub mod key;
+pub mod latency;
+pub mod lineage;
+pub mod options;
+pub(crate) mod prefix;
+pub mod range;

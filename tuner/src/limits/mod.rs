@@ -1,0 +1,11 @@
+//! What Sexton keeps to: budgets of bytes and of probes, guards, the off-peak window, and throttles by it.
+
+pub mod attention;
+pub mod back_off;
+pub mod charge;
+pub mod daily;
+pub mod governor;
+pub mod guard;
+pub mod price_correction;
+pub mod schedule;
+pub mod throttle;

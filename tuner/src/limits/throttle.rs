@@ -1,0 +1,291 @@
+//! Settings of a target that follow the off-peak window: which value is wanted, and what is to be done about
+//! it.
+//!
+//! Three values can differ: the one that the policy wants, the one that was set last, and the one that the
+//! target goes by. Where the policy says how to read the last (`get`), that one counts, and nothing else.
+
+use crate::limits::back_off::{BackOff, Retry};
+use crate::policy::{Policy, TargetPolicy, TimeSpan};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Pauses after a command that failed. A service that is being started again answers within a minute; what is
+/// wrong for longer is put right by people, and each try of an Ozone costs two JVM starts, eight seconds of a
+/// processor.
+pub const BACK_OFF: BackOff = BackOff { first_seconds: 30, longest_seconds: 15 * 60 };
+
+/// So long what was read is believed: somebody else may set the value too, and a read every five minutes
+/// costs nothing.
+const BELIEVED_SECONDS: i64 = 5 * 60;
+
+/// The value a throttle should have now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThrottleSetting {
+    /// Name of the throttle.
+    pub name: String,
+    /// The value.
+    pub value: String,
+    /// Program and arguments with the value filled in.
+    pub command: Vec<String>,
+    /// Program and arguments that print the value in force.
+    #[serde(default)]
+    pub get: Option<Vec<String>>,
+    /// How long each of the commands may run.
+    pub timeout: TimeSpan,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// Throttles by target's name and their own.
+pub type KnownThrottles = BTreeMap<(String, String), ThrottleState>;
+
+/// What is known of a throttle.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ThrottleState {
+    /// The value in force: the one that was read last or, where none can be read, was set last.
+    pub value: Option<String>,
+    /// When it was read, seconds since the epoch.
+    pub read_unix_s: Option<i64>,
+    /// Since the last success, if it has failed.
+    pub failure: Option<ThrottleFailure>,
+}
+
+/// A throttle that could not be set, for as long as that lasts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThrottleFailure {
+    /// The action that all its tries are told under.
+    pub action_id: u64,
+    /// Value that was to be set.
+    pub value: String,
+    /// By which command.
+    pub command: Vec<String>,
+    /// And read by which.
+    #[serde(default)]
+    pub get: Option<Vec<String>>,
+    /// Why the last try has failed.
+    pub reason: String,
+    /// How often, and when it is tried again.
+    pub retry: Retry,
+}
+
+/// What is to be done about a throttle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThrottleStep {
+    /// Nothing: the wanted value is in force.
+    InForce,
+    /// Nothing yet: it has failed a short while ago.
+    Rest,
+    /// Read the value in force.
+    Read,
+    /// Set the wanted value.
+    Set,
+}
+
+impl ThrottleSetting {
+    /// What is to be done at `now`.
+    pub fn step(&self, known: Option<&ThrottleState>, now: Timestamp) -> ThrottleStep {
+        let Some(known) = known else {
+            return if self.get.is_some() { ThrottleStep::Read } else { ThrottleStep::Set };
+        };
+        if let Some(failure) = &known.failure
+            && failure.is_of(self)
+            && !failure.retry.may_try(BACK_OFF, now)
+        {
+            return ThrottleStep::Rest;
+        }
+        if self.get.is_some() && !known.is_believed(now) {
+            return ThrottleStep::Read;
+        }
+        match &known.value {
+            Some(value) if *value == self.value => ThrottleStep::InForce,
+            _ => ThrottleStep::Set,
+        }
+    }
+}
+
+impl ThrottleState {
+    fn is_believed(&self, now: Timestamp) -> bool {
+        let age_seconds = |read: i64| now.as_second().saturating_sub(read);
+        self.read_unix_s.is_some_and(|read| (0..BELIEVED_SECONDS).contains(&age_seconds(read)))
+    }
+
+    /// The value in force was read.
+    pub fn take_read(&mut self, value: String, now: Timestamp) {
+        (self.value, self.read_unix_s) = (Some(value), Some(now.as_second()));
+    }
+
+    /// A try to read or set the value has failed, as part of action `action_id`. Gives whether that is news:
+    /// the first time, and where the reason is another one.
+    pub fn fail(
+        &mut self,
+        action_id: u64,
+        setting: &ThrottleSetting,
+        reason: String,
+        now: Timestamp,
+    ) -> bool {
+        let earlier = self.failure.take().filter(|failure| failure.action_id == action_id);
+        let is_news = earlier.as_ref().is_none_or(|earlier| !is_same_reason(&earlier.reason, &reason));
+        let mut retry = earlier.map(|earlier| earlier.retry).unwrap_or_default();
+        retry.fail(BACK_OFF, now);
+        let ThrottleSetting { value, command, get, .. } = setting.clone();
+        self.failure = Some(ThrottleFailure { action_id, value, command, get, reason, retry });
+        is_news
+    }
+}
+
+impl ThrottleFailure {
+    /// Whether it is this setting that has failed. Another value, or a command that was put right, deserves a
+    /// try at once.
+    pub fn is_of(&self, setting: &ThrottleSetting) -> bool {
+        self.value == setting.value && self.command == setting.command && self.get == setting.get
+    }
+}
+
+/// Whether two reasons say the same, up to numbers: times, process ids and addresses are others each time.
+fn is_same_reason(one: &str, two: &str) -> bool {
+    let words = |text: &str| text.chars().filter(|character| !character.is_ascii_digit()).collect::<String>();
+    words(one) == words(two)
+}
+
+/// The values that a target's throttles should have at `now`, in the policy's order.
+pub fn throttle_values(policy: &Policy, target: &TargetPolicy, now: Timestamp) -> Vec<ThrottleSetting> {
+    let (inside, reason) = match &policy.off_peak {
+        None => (false, "there is no off-peak window".to_owned()),
+        Some(window) => {
+            let is_open = window.is_open(now);
+            let hours = format!("{} to {} {}", window.from, window.to, window.time_zone);
+            (is_open, format!("{} the off-peak window, {hours}", if is_open { "inside" } else { "outside" }))
+        }
+    };
+    let settings = target.throttles.iter().map(|throttle| {
+        let value = if inside { &throttle.inside } else { &throttle.outside };
+        let fill = |argument: &String| argument.replace(crate::policy::THROTTLE_PLACEHOLDER, value);
+        ThrottleSetting {
+            name: throttle.name.clone(),
+            value: value.clone(),
+            command: throttle.command.iter().map(fill).collect(),
+            get: throttle.get.clone(),
+            timeout: throttle.timeout,
+            reason: format!("{} is to be {value}: {reason}", throttle.name),
+        }
+    });
+    settings.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    const POLICY: &str = "
+targets:
+  - name: a
+    match: { pid: 1 }
+    throttles:
+      - { name: t, inside: '9', outside: '1', command: [set, 'x={value}'] }
+off_peak: { time_zone: UTC, from: '01:00', to: '02:00', io_budget: { rate: 1B/s, burst: 1B } }
+";
+
+    fn values(policy: &Policy, now: &str) -> Vec<(String, Vec<String>)> {
+        let settings = throttle_values(policy, policy.targets.first().unwrap(), now.parse().unwrap());
+        settings.into_iter().map(|setting| (setting.value, setting.command)).collect()
+    }
+
+    #[test]
+    fn the_value_follows_the_window() {
+        let mut policy = Policy::parse(POLICY).unwrap();
+        let setting = |value: &str| vec![(value.to_owned(), vec!["set".to_owned(), format!("x={value}")])];
+        assert_eq!(values(&policy, "2026-11-20T01:30:00Z"), setting("9"));
+        assert_eq!(values(&policy, "2026-11-20T02:30:00Z"), setting("1"));
+        policy.off_peak = None;
+        assert_eq!(values(&policy, "2026-11-20T01:30:00Z"), setting("1"));
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + second).unwrap()
+    }
+
+    fn setting(value: &str, get: Option<&str>) -> ThrottleSetting {
+        ThrottleSetting {
+            name: "t".into(),
+            value: value.into(),
+            command: vec!["set".into(), value.into()],
+            get: get.map(|program| vec![program.to_owned()]),
+            timeout: TimeSpan::from_seconds(30),
+            reason: String::new(),
+        }
+    }
+
+    #[test]
+    fn without_a_way_to_read_it_the_value_that_was_set_is_in_force() {
+        let wanted = setting("9", None);
+        assert_eq!(wanted.step(None, at(0)), ThrottleStep::Set);
+        let known = ThrottleState { value: Some("9".into()), ..ThrottleState::default() };
+        assert_eq!(wanted.step(Some(&known), at(0)), ThrottleStep::InForce);
+        assert_eq!(setting("1", None).step(Some(&known), at(0)), ThrottleStep::Set);
+    }
+
+    #[test]
+    fn with_one_the_value_that_was_read_is_in_force_for_as_long_as_it_is_believed() {
+        let wanted = setting("50000", Some("get"));
+        assert_eq!(wanted.step(None, at(0)), ThrottleStep::Read);
+        // It was set, and nobody has looked.
+        let mut known = ThrottleState { value: Some("50000".into()), ..ThrottleState::default() };
+        assert_eq!(wanted.step(Some(&known), at(0)), ThrottleStep::Read);
+        // The target's own default equals it.
+        known.take_read("50000".into(), at(0));
+        assert_eq!(wanted.step(Some(&known), at(BELIEVED_SECONDS - 1)), ThrottleStep::InForce);
+        assert_eq!(wanted.step(Some(&known), at(BELIEVED_SECONDS)), ThrottleStep::Read);
+        assert_eq!(wanted.step(Some(&known), at(-1)), ThrottleStep::Read, "the clock was set back");
+        known.take_read("7".into(), at(BELIEVED_SECONDS));
+        assert_eq!(wanted.step(Some(&known), at(BELIEVED_SECONDS)), ThrottleStep::Set);
+    }
+
+    #[test]
+    fn what_fails_rests_longer_each_time_and_is_news_once() {
+        let wanted = setting("9", None);
+        let mut known = ThrottleState::default();
+        let mut now = 0;
+        let mut rests = Vec::new();
+        let mut news = Vec::new();
+        for number in 0..8 {
+            assert_eq!(wanted.step(Some(&known), at(now)), ThrottleStep::Set);
+            let reason = if number < 6 { format!("at {number}: refused") } else { "gone".to_owned() };
+            news.push(known.fail(7, &wanted, reason, at(now)));
+            let began = now;
+            while wanted.step(Some(&known), at(now)) == ThrottleStep::Rest {
+                now += 1;
+            }
+            rests.push(now - began);
+        }
+        assert_eq!(rests, [30, 60, 120, 240, 480, 900, 900, 900]);
+        assert_eq!(news, [true, false, false, false, false, false, true, false]);
+        assert_eq!(known.failure.as_ref().unwrap().retry.failures_in_a_row, 8);
+        // As it is kept over a restart.
+        let kept: ThrottleState = serde_json::from_str(&serde_json::to_string(&known).unwrap()).unwrap();
+        assert_eq!(wanted.step(Some(&kept), at(now - 1)), ThrottleStep::Rest);
+    }
+
+    #[test]
+    fn another_value_or_command_is_tried_at_once() {
+        let wanted = setting("9", None);
+        let mut known = ThrottleState::default();
+        known.fail(7, &wanted, "no".into(), at(0));
+        assert_eq!(wanted.step(Some(&known), at(1)), ThrottleStep::Rest);
+        assert_eq!(setting("1", None).step(Some(&known), at(1)), ThrottleStep::Set);
+        assert_eq!(setting("9", Some("get")).step(Some(&known), at(1)), ThrottleStep::Read);
+        let corrected = ThrottleSetting { command: vec!["other".into(), "9".into()], ..wanted };
+        assert_eq!(corrected.step(Some(&known), at(1)), ThrottleStep::Set);
+        // Its failures are counted anew, under an action of its own.
+        assert!(known.fail(8, &corrected, "no".into(), at(1)));
+        assert_eq!(known.failure.unwrap().retry.failures_in_a_row, 1);
+    }
+
+    #[test]
+    fn what_an_older_agent_has_kept_is_understood() {
+        let known: ThrottleState = serde_json::from_str(r#"{"value":"slow"}"#).unwrap();
+        assert_eq!(known, ThrottleState { value: Some("slow".into()), ..ThrottleState::default() });
+    }
+}

@@ -1,0 +1,4 @@
+//! Reader time that tombstones and block-cache misses cost, and what one of each costs a target.
+
+pub(crate) mod read_time;
+pub mod relief;

@@ -1,0 +1,579 @@
+//! What RocksDB's `CompactRange` does, walked through on a column family's live files (level style).
+//!
+//! It goes down level by level (`DBImpl::CompactRangeInternal`). At each it takes the files that overlap the
+//! range, whole, in jobs of at most `max_compaction_bytes`, and merges them with every file of the next level
+//! that overlaps any of them (`CompactionPicker::PickCompactionForCompactRange`). What a job has written is
+//! there for the next one to read again. Files with nothing below them are moved and not rewritten. At last,
+//! where that is forced, the files of the bottommost level are rewritten by themselves.
+//!
+//! What the files do not tell is estimated: how much is left of what a job merges, and where RocksDB cuts
+//! its output into files. Both matter only for what the same compaction reads again further down. Not known
+//! at all are keys that were overwritten, and whether a file whose ends enclose the range holds a key of it:
+//! RocksDB looks and passes over such levels at the top, so a prediction is rather too high than too low.
+
+use crate::facts::evidence::SstFile;
+use crate::facts::key::Key;
+use crate::facts::options::ColumnFamilyOptions;
+use crate::facts::range::KeyRange;
+use crate::lsm::cost::{Bottommost, Prediction};
+use crate::lsm::share::{key_between, share_between};
+
+/// Most jobs of one compaction that are walked through; of RocksDB's default size they rewrite 800 GiB, more
+/// than any budget pays for.
+const JOBS_MAX: u32 = 512;
+
+/// Most files that the output of one job is cut into.
+const OUTPUTS_MAX: usize = 128;
+
+/// Most files that the outputs of one compaction are cut into; what comes after is one file a job.
+const ALL_OUTPUTS_MAX: usize = 1024;
+
+/// Most parts that the keys of a job's input are divided into for cutting its output.
+const PARTS_MAX: usize = 128;
+
+/// What an entry takes besides its key and value: sequence number, type and lengths.
+const ENTRY_OVERHEAD_BYTES: u64 = 11;
+
+/// Share of its full size from which on RocksDB ends a file where one of the level below ends, and by how
+/// much that share grows with each such place that it has passed, up to the last one.
+const EARLY_END_SHARE: (f64, f64, f64) = (0.5, 0.1, 0.9);
+
+/// Where files below tell where to end one, it may become larger than its full size by this factor.
+const LATE_END_FACTOR: f64 = 2.0;
+
+/// A file, live or written by the walk.
+#[derive(Clone, Debug)]
+pub(crate) struct File {
+    pub(crate) smallest: Key,
+    pub(crate) largest: Key,
+    size_bytes: u64,
+    entries: u64,
+    deletions: u64,
+    /// Whether this compaction has written it.
+    is_new: bool,
+    /// Whether a hard link elsewhere keeps it on the disk.
+    is_linked: bool,
+}
+
+impl File {
+    pub(crate) fn of(file: &SstFile) -> File {
+        // The wrong way round only in a broken file.
+        let (smallest, largest) = if file.smallest <= file.largest {
+            (file.smallest.clone(), file.largest.clone())
+        } else {
+            (file.largest.clone(), file.smallest.clone())
+        };
+        let (size_bytes, entries, deletions) = (file.size_bytes, file.entries, file.deletions);
+        File { smallest, largest, size_bytes, entries, deletions, is_new: false, is_linked: false }
+    }
+
+    /// The same file, kept on the disk by a hard link elsewhere or not.
+    pub(crate) fn linked(self, is_linked: bool) -> File {
+        File { is_linked, ..self }
+    }
+
+    /// Bytes that stay on the disk when it is replaced.
+    pub(crate) fn linked_bytes(&self) -> u64 {
+        if self.is_linked { self.size_bytes } else { 0 }
+    }
+
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Bytes of its deletions: a key and some more each, but no more than of any entry on average.
+    fn deletions_bytes(&self) -> u64 {
+        let deletions = self.deletions.min(self.entries);
+        let key_bytes = self.smallest.as_bytes().len().max(self.largest.as_bytes().len()) as u64;
+        let of_keys = deletions.saturating_mul(key_bytes.saturating_add(ENTRY_OVERHEAD_BYTES));
+        portion(self.size_bytes, deletions, self.entries.max(1)).min(of_keys)
+    }
+}
+
+/// A closed interval of keys; `largest: None` is unbounded.
+#[derive(Clone, Debug)]
+pub(crate) struct Span {
+    pub(crate) smallest: Key,
+    pub(crate) largest: Option<Key>,
+}
+
+impl Span {
+    /// The range's, whose end RocksDB takes as inclusive.
+    pub(crate) fn of_range(range: &KeyRange) -> Span {
+        Span { smallest: range.begin.clone(), largest: range.end.clone() }
+    }
+
+    pub(crate) fn overlaps(&self, file: &File) -> bool {
+        file.largest >= self.smallest && self.largest.as_ref().is_none_or(|largest| file.smallest <= *largest)
+    }
+
+    fn encloses(&self, file: &File) -> bool {
+        file.smallest >= self.smallest && self.largest.as_ref().is_none_or(|largest| file.largest <= *largest)
+    }
+
+    /// Grows to hold the file.
+    pub(crate) fn extend(&mut self, file: &File) {
+        if file.smallest < self.smallest {
+            self.smallest.clone_from(&file.smallest);
+        }
+        if self.largest.as_ref().is_some_and(|largest| *largest < file.largest) {
+            self.largest = Some(file.largest.clone());
+        }
+    }
+
+    /// The least that holds all the files; `None` without any.
+    fn hull<'f>(files: impl IntoIterator<Item = &'f File>) -> Option<Span> {
+        let mut files = files.into_iter();
+        let first = files.next()?;
+        let mut span = Span { smallest: first.smallest.clone(), largest: Some(first.largest.clone()) };
+        files.for_each(|file| span.extend(file));
+        Some(span)
+    }
+}
+
+/// Files of one level from L1 on, by smallest key: where those lie that overlap a span.
+pub(crate) fn overlapping(files: &[File], span: &Span) -> std::ops::Range<usize> {
+    let first = files.partition_point(|file| file.largest < span.smallest);
+    let behind = match &span.largest {
+        Some(largest) => files.partition_point(|file| file.smallest <= *largest),
+        None => files.len(),
+    };
+    first..behind.max(first)
+}
+
+/// L0's files that overlap a span, or one that is taken already, and so on: their places, in order.
+pub(crate) fn drawn_in(files: &[File], span: &Span) -> Vec<usize> {
+    let mut span = span.clone();
+    let mut taken = vec![false; files.len()];
+    loop {
+        let mut found = false;
+        for (file, taken) in files.iter().zip(&mut taken) {
+            if !*taken && span.overlaps(file) {
+                (*taken, found) = (true, true);
+                span.extend(file);
+            }
+        }
+        if !found {
+            return (0..files.len()).filter(|place| taken.get(*place) == Some(&true)).collect();
+        }
+    }
+}
+
+/// What is known of a column family as a whole.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Whole {
+    /// Where L0 is compacted into.
+    pub(crate) base_level: usize,
+    /// The deepest level that holds a file.
+    pub(crate) deepest: usize,
+    /// Whether no two files of L0 overlap.
+    pub(crate) is_level0_disjoint: bool,
+}
+
+/// The part of an LSM tree that a compaction can reach.
+#[derive(Clone, Debug)]
+pub(crate) struct Walk<'o> {
+    options: &'o ColumnFamilyOptions,
+    /// L0 first; from L1 on by smallest key and disjoint.
+    levels: Vec<Vec<File>>,
+    base_level: usize,
+    deepest: usize,
+    is_level0_disjoint: bool,
+    prediction: Prediction,
+    jobs_left: u32,
+    outputs_left: usize,
+}
+
+/// What one job takes.
+struct Job {
+    /// Places in the input level.
+    inputs: Vec<usize>,
+    /// Places in the output level; none where both are the same.
+    output_inputs: Vec<usize>,
+    /// Where the next job begins; `None` when the range is done.
+    next: Option<Key>,
+}
+
+impl<'o> Walk<'o> {
+    /// A walk that begins here.
+    pub(crate) fn new(options: &'o ColumnFamilyOptions, levels: Vec<Vec<File>>, whole: Whole) -> Walk<'o> {
+        let Whole { base_level, deepest, is_level0_disjoint } = whole;
+        let prediction = Prediction::default();
+        let (jobs_left, outputs_left) = (JOBS_MAX, ALL_OUTPUTS_MAX);
+        Walk { options, levels, base_level, deepest, is_level0_disjoint, prediction, jobs_left, outputs_left }
+    }
+
+    /// The whole compaction.
+    pub(crate) fn compact(mut self, range: &KeyRange, bottommost: Bottommost) -> Prediction {
+        let span = Span::of_range(range);
+        let touches = |level: usize| !self.overlapping(level, &span).is_empty();
+        let Some(mut level) = (0..self.levels.len()).find(|level| touches(*level)) else {
+            return self.prediction;
+        };
+        let is_dynamic = self.options.level_compaction_dynamic_level_bytes;
+        loop {
+            let last = if is_dynamic { self.levels.len() - 1 } else { self.deepest };
+            if level > 0 && level >= last {
+                break;
+            }
+            let output = if level == 0 && is_dynamic { self.base_level } else { level + 1 };
+            self.step(level, output, &span, Bottommost::Force);
+            level = output;
+        }
+        match bottommost {
+            // The filter has to see them all.
+            Bottommost::Default if self.options.has_compaction_filter => {
+                self.step(level, level, &span, Bottommost::ForceOptimized);
+            }
+            Bottommost::Default => {}
+            forced => self.step(level, level, &span, forced),
+        }
+        // What the compaction has written at the bottom holds none.
+        let untouched = |file: &&File| !file.is_new && span.overlaps(file);
+        let files = self.levels.get(level).into_iter().flatten().filter(untouched);
+        self.prediction.deletions_left = files.map(|file| file.deletions).fold(0, u64::saturating_add);
+        self.prediction
+    }
+
+    /// Places of the files of a level that overlap a span; in L0 also those that these draw in.
+    fn overlapping(&self, level: usize, span: &Span) -> Vec<usize> {
+        match self.levels.get(level) {
+            Some(files) if level == 0 => drawn_in(files, span),
+            Some(files) => overlapping(files, span).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    fn file(&self, level: usize, place: usize) -> Option<&File> {
+        self.levels.get(level)?.get(place)
+    }
+
+    fn files<'w>(&'w self, level: usize, places: &'w [usize]) -> impl Iterator<Item = &'w File> {
+        places.iter().filter_map(move |place| self.file(level, *place))
+    }
+
+    fn bytes(&self, level: usize, places: &[usize]) -> u64 {
+        self.files(level, places).map(|file| file.size_bytes).fold(0, u64::saturating_add)
+    }
+
+    /// `RunManualCompaction`: from one level to another, or within the bottommost one, job after job.
+    fn step(&mut self, input: usize, output: usize, span: &Span, bottommost: Bottommost) {
+        let mut span = span.clone();
+        while self.jobs_left > 0 {
+            self.jobs_left -= 1;
+            let Some(job) = self.pick(input, output, &span, bottommost) else { return };
+            let next = job.next.clone();
+            self.carry_out(input, output, job);
+            match next {
+                Some(key) => span.smallest = key,
+                None => return,
+            }
+        }
+    }
+
+    /// `PickCompactionForCompactRange`.
+    fn pick(&self, input: usize, output: usize, span: &Span, bottommost: Bottommost) -> Option<Job> {
+        let mut inputs = self.overlapping(input, span);
+        let mut is_all = true;
+        if input > 0 {
+            let fitting = self.fitting(input, output, &inputs);
+            is_all = fitting == inputs.len();
+            inputs.truncate(fitting);
+        }
+        if input == output && bottommost == Bottommost::ForceOptimized {
+            // The first run of files that are not new. RocksDB means to come back for further ones and does
+            // not (it looks for them in the list that it has cut to the first run; 6.x to 11.x).
+            let is_new = |place: &usize| self.file(input, *place).is_none_or(|file| file.is_new);
+            inputs = inputs.into_iter().skip_while(is_new).take_while(|place| !is_new(place)).collect();
+        }
+        if inputs.is_empty() {
+            return None;
+        }
+        let mut inputs = self.cut_cleanly(input, inputs);
+        let behind = inputs.last().and_then(|last| self.file(input, last + 1));
+        let next = behind.filter(|_| !is_all && input > 0).map(|file| file.smallest.clone());
+        let mut output_inputs = Vec::new();
+        if input != output {
+            output_inputs = self.below(output, self.files(input, &inputs));
+            inputs = self.widened(input, output, inputs, &output_inputs);
+        }
+        Some(Job { inputs, output_inputs, next })
+    }
+
+    /// How many of the inputs fit into one job: always the first.
+    fn fitting(&self, input: usize, output: usize, inputs: &[usize]) -> usize {
+        let Some(first) = inputs.first().and_then(|place| self.file(input, *place)) else { return 0 };
+        let mut input_bytes = first.size_bytes;
+        for (index, place) in inputs.iter().enumerate().skip(1) {
+            let Some(file) = self.file(input, *place) else { return index };
+            let span = Span { smallest: first.smallest.clone(), largest: Some(file.largest.clone()) };
+            let output_bytes = self.bytes(output, &self.overlapping(output, &span));
+            input_bytes = input_bytes.saturating_add(file.size_bytes);
+            if input_bytes.saturating_add(output_bytes) > self.options.max_compaction_bytes {
+                return index;
+            }
+        }
+        inputs.len()
+    }
+
+    /// `ExpandInputsToCleanCut`: neighbours that share a user key at the border come along.
+    fn cut_cleanly(&self, level: usize, mut places: Vec<usize>) -> Vec<usize> {
+        if level == 0 {
+            return places;
+        }
+        while let Some(hull) = Span::hull(self.files(level, &places)) {
+            let wider = self.overlapping(level, &hull);
+            if wider.len() <= places.len() {
+                break;
+            }
+            places = wider;
+        }
+        places
+    }
+
+    /// The files of a level below some others.
+    fn below<'f>(&self, level: usize, files: impl IntoIterator<Item = &'f File>) -> Vec<usize> {
+        match Span::hull(files) {
+            Some(hull) => self.cut_cleanly(level, self.overlapping(level, &hull)),
+            None => Vec::new(),
+        }
+    }
+
+    /// `SetupOtherInputs`: more of the input level comes along where that draws in no more of the output
+    /// level.
+    fn widened(&self, input: usize, output: usize, inputs: Vec<usize>, below: &[usize]) -> Vec<usize> {
+        let Some(hull) = Span::hull(self.files(input, &inputs).chain(self.files(output, below))) else {
+            return inputs;
+        };
+        if below.is_empty() {
+            return inputs;
+        }
+        let limit = self.options.max_compaction_bytes.saturating_mul(2);
+        let below_bytes = self.bytes(output, below);
+        let is_better = |wider: &[usize]| {
+            wider.len() > inputs.len() && below_bytes.saturating_add(self.bytes(input, wider)) < limit
+        };
+        let wider = self.cut_cleanly(input, self.overlapping(input, &hull));
+        if is_better(&wider) && self.below(output, self.files(input, &wider)).len() == below.len() {
+            return wider;
+        }
+        if input == 0 {
+            return inputs;
+        }
+        let inside = |place: &usize| self.file(input, *place).is_some_and(|file| hull.encloses(file));
+        let enclosed: Vec<usize> = self.overlapping(input, &hull).into_iter().filter(inside).collect();
+        if is_better(&enclosed) { enclosed } else { inputs }
+    }
+
+    fn carry_out(&mut self, input: usize, output: usize, job: Job) {
+        let is_move = self.is_trivial_move(input, output, &job);
+        let mut taken = self.take(input, &job.inputs);
+        if input != output {
+            taken.extend(self.take(output, &job.output_inputs));
+        }
+        self.deepest = self.deepest.max(output);
+        if !is_move {
+            let read_bytes = taken.iter().map(|file| file.size_bytes).fold(0, u64::saturating_add);
+            self.prediction.jobs = self.prediction.jobs.saturating_add(1);
+            self.prediction.read_bytes = self.prediction.read_bytes.saturating_add(read_bytes);
+            self.prediction.largest_job_bytes = self.prediction.largest_job_bytes.max(read_bytes);
+            let linked_bytes = taken.iter().map(File::linked_bytes).fold(0, u64::saturating_add);
+            self.prediction.linked_bytes = self.prediction.linked_bytes.saturating_add(linked_bytes);
+            let ends_below = self.ends_below(output, &taken);
+            let target_bytes = match self.outputs_left {
+                0 => u64::MAX,
+                _ => self.options.target_file_size(output, self.base_level),
+            };
+            taken = merged(&taken, ends_below.as_deref(), target_bytes);
+            self.outputs_left = self.outputs_left.saturating_sub(taken.len());
+        }
+        if let Some(files) = self.levels.get_mut(output) {
+            files.extend(taken);
+            files.sort_by(|one, two| one.smallest.cmp(&two.smallest));
+        }
+    }
+
+    /// Where files end in the first level below that has any under these; `None` where nothing lies below.
+    fn ends_below(&self, output: usize, files: &[File]) -> Option<Vec<Key>> {
+        let hull = Span::hull(files)?;
+        let below = (output + 1..self.levels.len()).map(|level| (level, self.overlapping(level, &hull)));
+        let (level, places) = below.into_iter().find(|(_, places)| !places.is_empty())?;
+        Some(self.files(level, &places).map(|file| file.largest.clone()).collect())
+    }
+
+    fn take(&mut self, level: usize, places: &[usize]) -> Vec<File> {
+        let Some(files) = self.levels.get_mut(level) else { return Vec::new() };
+        let mut place = 0;
+        let is_taken = |_: &mut File| {
+            place += 1;
+            places.binary_search(&(place - 1)).is_ok()
+        };
+        files.extract_if(.., is_taken).collect()
+    }
+
+    /// `Compaction::IsTrivialMove`.
+    fn is_trivial_move(&self, input: usize, output: usize, job: &Job) -> bool {
+        if input == output
+            || !job.output_inputs.is_empty()
+            || (input == 0 && !self.is_level0_disjoint)
+            || self.options.has_compaction_filter
+        {
+            return false;
+        }
+        let compression = |level| self.options.compression_of(level, self.base_level, self.deepest);
+        if compression(input) != compression(output) {
+            return false;
+        }
+        // A file that lies over much of the level below would be dear to merge later.
+        self.files(input, &job.inputs).all(|file| {
+            let below = self.below(output + 1, [file]);
+            let bytes = self.bytes(output + 1, &below).saturating_add(file.size_bytes);
+            below.is_empty() || bytes <= self.options.max_compaction_bytes
+        })
+    }
+}
+
+/// What a job writes of what it has read. A deletion takes one older entry with it, and goes itself where
+/// nothing lies below.
+fn merged(inputs: &[File], ends_below: Option<&[Key]>, target_bytes: u64) -> Vec<File> {
+    let sum = |of: fn(&File) -> u64| inputs.iter().map(of).fold(0, u64::saturating_add);
+    let (size_bytes, entries) = (sum(|file| file.size_bytes), sum(|file| file.entries));
+    let deletions = sum(|file| file.deletions.min(file.entries)).min(entries);
+    let deletions_bytes =
+        inputs.iter().map(File::deletions_bytes).fold(0, u64::saturating_add).min(size_bytes);
+    let live = entries - deletions;
+    let hidden = deletions.min(live);
+    // Where nothing lives the deletions were all that there was.
+    let live_bytes = if live == 0 { 0 } else { portion(size_bytes - deletions_bytes, live - hidden, live) };
+    let left = match ends_below {
+        // Files that do not say how many entries they have are kept whole.
+        _ if entries == 0 => (size_bytes, 0, 0),
+        None => (live_bytes, live - hidden, 0),
+        // Tombstones that something lies below are all still there.
+        Some(_) if live == 0 => (size_bytes, entries, deletions),
+        Some(_) => (live_bytes.saturating_add(deletions_bytes), entries - hidden, deletions),
+    };
+    if left.0 == 0 {
+        return Vec::new();
+    }
+    let full_share = target_bytes as f64 / left.0 as f64;
+    let file = |piece: Piece| File {
+        size_bytes: (left.0 as f64 * piece.share) as u64,
+        entries: (left.1 as f64 * piece.share) as u64,
+        deletions: (left.2 as f64 * piece.share) as u64,
+        smallest: piece.smallest,
+        largest: piece.largest,
+        is_new: true,
+        is_linked: false,
+    };
+    cuts(inputs, ends_below.unwrap_or(&[]), full_share).into_iter().map(file).collect()
+}
+
+/// `total * part / whole`, all of it where there is no whole.
+fn portion(total: u64, part: u64, whole: u64) -> u64 {
+    if whole == 0 {
+        return total;
+    }
+    let portion = u128::from(total) * u128::from(part.min(whole)) / u128::from(whole);
+    u64::try_from(portion).unwrap_or(total)
+}
+
+/// One file of a job's output.
+struct Piece {
+    smallest: Key,
+    largest: Key,
+    /// Its share of the output, 0 to 1.
+    share: f64,
+}
+
+/// Cuts what the inputs hold into files of a full size (a share of all), as RocksDB does it: where files
+/// below end, as soon as a file is large enough for that.
+fn cuts(inputs: &[File], ends_below: &[Key], full_share: f64) -> Vec<Piece> {
+    let Some(Span { smallest, largest: Some(largest) }) = Span::hull(inputs) else { return Vec::new() };
+    let scale = Scale::of(inputs);
+    let full = full_share.max(1.0 / OUTPUTS_MAX as f64);
+    let longest = if ends_below.is_empty() { full } else { full * LATE_END_FACTOR };
+    let ends: Vec<(f64, &Key)> = ends_below.iter().map(|end| (scale.share_before(end), end)).collect();
+    let mut pieces = Vec::new();
+    let (mut begin, mut done) = (smallest, 0.0);
+    while pieces.len() < OUTPUTS_MAX {
+        let (least, more, most) = EARLY_END_SHARE;
+        let ahead =
+            ends.iter().filter(|(share, _)| *share > done && *share <= done + longest && *share < 1.0);
+        let early = (1..).zip(ahead).find(|(passed, (share, _))| {
+            let large_enough = (least + more * f64::from(*passed)).min(most);
+            share - done >= full * large_enough
+        });
+        let (share, cut) = match early {
+            Some((_, (share, end))) => (*share, (*end).clone()),
+            None if done + longest < 1.0 => (done + longest, scale.key_at(done + longest)),
+            None => break,
+        };
+        if cut < begin || cut >= largest {
+            break;
+        }
+        let next = cut.successor();
+        pieces.push(Piece {
+            smallest: std::mem::replace(&mut begin, next),
+            largest: cut,
+            share: share - done,
+        });
+        done = share;
+    }
+    pieces.push(Piece { smallest: begin, largest, share: (1.0 - done).max(0.0) });
+    pieces
+}
+
+/// How the bytes of some files are spread over their keys.
+struct Scale<'f> {
+    /// Keys of a part, the share of the bytes before it, and its own.
+    parts: Vec<(&'f Key, &'f Key, f64, f64)>,
+}
+
+impl<'f> Scale<'f> {
+    fn of(files: &'f [File]) -> Scale<'f> {
+        let mut borders: Vec<&Key> = files.iter().flat_map(|file| [&file.smallest, &file.largest]).collect();
+        borders.sort();
+        borders.dedup();
+        let last = borders.last().copied();
+        let step = borders.len().div_ceil(PARTS_MAX).max(1);
+        let mut borders: Vec<&Key> = borders.into_iter().step_by(step).collect();
+        borders.extend(last.filter(|last| borders.last() != Some(last)));
+        let bytes = |begin: &Key, end: &Key| -> u128 {
+            let parts = files.iter().map(|file| {
+                u128::from(share_between(&file.smallest, &file.largest, file.size_bytes, begin, end))
+            });
+            parts.sum()
+        };
+        let parts: Vec<(&Key, &Key, u128)> = borders
+            .windows(2)
+            .filter_map(|pair| match pair {
+                [begin, end] => Some((*begin, *end, bytes(begin, end))),
+                _ => None,
+            })
+            .collect();
+        let total = parts.iter().map(|part| part.2).sum::<u128>().max(1) as f64;
+        let mut before = 0.0;
+        let part = |(begin, end, bytes)| {
+            let part = (begin, end, before, bytes as f64 / total);
+            before += part.3;
+            part
+        };
+        Scale { parts: parts.into_iter().map(part).collect() }
+    }
+
+    fn share_before(&self, key: &Key) -> f64 {
+        let place = self.parts.partition_point(|(_, end, ..)| *end <= key);
+        self.parts.get(place).map_or(1.0, |(begin, end, before, share)| {
+            before + share * (share_between(begin, end, 1 << 32, begin, key) as f64 / f64::from(u32::MAX))
+        })
+    }
+
+    fn key_at(&self, share: f64) -> Key {
+        let place = self.parts.partition_point(|(.., before, own)| before + own < share);
+        let part = self.parts.get(place).or(self.parts.last());
+        part.map_or_else(Key::default, |(begin, end, before, own)| {
+            key_between(begin, end, (share - before) / own.max(f64::MIN_POSITIVE))
+        })
+    }
+}

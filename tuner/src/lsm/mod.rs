@@ -1,0 +1,8 @@
+//! A column family's LSM tree: which part of its files lies where, and what a compaction would do with them.
+
+pub(crate) mod compaction_simulator;
+pub mod cost;
+pub mod replaced;
+pub mod rest;
+pub mod share;
+pub(crate) mod tombstone_placement;
