@@ -1,0 +1,99 @@
+"""A Python program that lists the front of its databases all the time, over tombstones.
+
+It knows nothing of Sexton, and calls the C API of RocksDB. Arguments: an empty directory, the library, how many databases
+(the first is listed, the others are open), and, if it is to have a hook that never gets to the end of an answer, the
+seconds between two bytes of it. Prints "ready", and lists until standard input ends.
+"""
+
+import ctypes
+import os
+import socket
+import sys
+import threading
+import time
+
+from c_api import CApi, slice_of
+
+KEYS = 6_000
+DELETED = 3_000
+NEXTS = 10
+PAUSE_S = 0.01
+
+POINTERS = "options_create open iter_next create_iterator writeoptions_create readoptions_create flushoptions_create"
+
+library = CApi(sys.argv[2], POINTERS)
+call, pointer, checked = library.call, library.pointer, library.checked
+
+
+def key(number):
+    return b"key%09d" % number
+
+
+def make(options, write, flush, path, keys, deleted):
+    """A database with so many keys, of which the first ones were deleted."""
+    database = ctypes.c_void_p(checked("open", options, path.encode()))
+    for number in range(keys):
+        checked("put", database, write, *slice_of(key(number)), *slice_of(b"v" * 100))
+    checked("flush", database, flush)
+    for number in range(deleted):
+        checked("delete", database, write, *slice_of(key(number)))
+    if deleted:
+        checked("flush", database, flush)
+    return database
+
+
+def list_keys(database, read):
+    iterator = pointer("create_iterator", database, read)
+    call("iter_seek", iterator, *slice_of(key(0)))
+    for _ in range(NEXTS):
+        call("iter_next", iterator)
+    call("iter_destroy", iterator)
+
+
+def trickle(pause_s):
+    """Listens where a hook would, and answers whoever comes one byte at a time."""
+    path = f"/tmp/.sexton-hook-{os.getpid()}.sock"
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen(8)
+
+    def answer(connection):
+        try:
+            # A frame of 65,536 bytes begins like this.
+            for byte in b"\x00\x00\x01\x00" + b" " * 65_536:
+                connection.send(bytes([byte]))
+                time.sleep(pause_s)
+        except OSError:
+            connection.close()
+
+    def serve():
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return path
+
+
+def main():
+    directory, databases = sys.argv[1], int(sys.argv[3])
+    socket_path = trickle(float(sys.argv[4])) if len(sys.argv) > 4 else None
+    options = pointer("options_create")
+    call("options_set_create_if_missing", options, 1)
+    call("options_set_disable_auto_compactions", options, 1)
+    write = pointer("writeoptions_create")
+    call("writeoptions_disable_WAL", write, 1)
+    read, flush = pointer("readoptions_create"), pointer("flushoptions_create")
+    listed = make(options, write, flush, os.path.join(directory, "listed"), KEYS, DELETED)
+    others = [make(options, write, flush, os.path.join(directory, f"other{at}"), 1, 0) for at in range(1, databases)]
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    print("ready", flush=True)
+    while not ended.wait(PAUSE_S):
+        list_keys(listed, read)
+    if socket_path:
+        os.unlink(socket_path)
+    del others
+
+
+main()
