@@ -6,11 +6,15 @@
 
 pub mod api;
 pub mod command;
+mod discovery;
 pub mod doctor;
 pub mod engine;
 pub mod failure;
+mod inbox;
 pub mod log;
 pub mod policy_file;
+mod session;
 pub mod snapshot;
 pub mod text;
 pub mod top;
+mod worker;

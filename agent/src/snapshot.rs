@@ -47,6 +47,9 @@ pub struct AgentView {
     /// What one firing of a probe costs here, by kind, as learnt on functions of the agent's own; empty until
     /// it was, before the first window.
     pub probe_prices: Vec<ProbePriceView>,
+    /// Threads that wait for processes or files which do not answer.
+    #[serde(default)]
+    pub workers_left_behind: usize,
     /// Where it remembers things, and whether it can.
     pub state: StateView,
     /// How often each event was told since the start, by name.
@@ -231,6 +234,9 @@ pub enum TargetState {
     Armed,
     /// Nothing can be read; the gaps say why.
     Blind,
+    /// It has not answered within a deadline, or nothing in it runs; the gaps say why. It is tried again.
+    Unresponsive,
+    /// The process has gone.
     Lost,
 }
 

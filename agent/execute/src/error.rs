@@ -127,6 +127,12 @@ pub enum ExecuteError {
 }
 
 impl ExecuteError {
+    /// Whether a hook is there and gives no answer in time.
+    pub fn is_silence(&self) -> bool {
+        let Self::Connection { source: FrameError::Io(error), .. } = self else { return false };
+        matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+    }
+
     /// Whether what failed so has cost something, here or in the target. To see that a process is gone or
     /// stands still, or that no hook listens, costs next to nothing.
     pub fn is_worth_a_pause(&self) -> bool {

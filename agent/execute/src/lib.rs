@@ -40,7 +40,7 @@ pub use library::{LIBRARY_FILE_NAME as HOOK_LIBRARY_FILE_NAME, find as find_hook
 pub use properties::Properties;
 pub use sql::{ServerState, SqlExecutor};
 pub use sql_trouble::SqlTrouble;
-pub use standstill::of as standstill;
+pub use standstill::{held, of as standstill};
 pub use task::{
     CommandEnd, CompactTask, FlushTask, HandlePointers, JobEnd, JobId, JobOutcome, JobStatus, OptionTask,
     PerfLevelTask, Progress, ThrottleTask,

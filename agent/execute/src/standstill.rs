@@ -7,13 +7,21 @@ use std::path::Path;
 /// Where control groups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
+/// Why a process in an uninterruptible sleep does not answer.
+const WAITS_FOR_DEVICE: &str = "its main thread waits for a device";
+
 /// Bytes of a file in `/proc` or of a control group that are read: a few lines.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// What holds the process, in words; `None`: nothing, or that could not be read.
+/// What keeps the process from answering, in words; `None`: nothing, or that could not be read.
 pub fn of(pid: u32) -> Option<&'static str> {
+    held(pid).or_else(|| of_state(&read(Path::new(&format!("/proc/{pid}/stat")))?))
+}
+
+/// Who holds the whole process, in words; one that waits for a device goes on by itself.
+pub fn held(pid: u32) -> Option<&'static str> {
     let stat = read(Path::new(&format!("/proc/{pid}/stat")))?;
-    if let Some(why) = of_state(&stat) {
+    if let Some(why) = of_state(&stat).filter(|why| *why != WAITS_FOR_DEVICE) {
         return Some(why);
     }
     let cgroups = read(Path::new(&format!("/proc/{pid}/cgroup")))?;
@@ -33,7 +41,7 @@ fn of_state(stat: &str) -> Option<&'static str> {
     match rest.trim_start().chars().next()? {
         'T' => Some("a signal has stopped it"),
         't' => Some("a debugger has stopped it"),
-        'D' => Some("its main thread waits for a device"),
+        'D' => Some(WAITS_FOR_DEVICE),
         _ => None,
     }
 }

@@ -130,7 +130,14 @@ fn reach(pid: u32, shown: &Path, sign: Sign, descriptor: &Path) -> Option<Databa
         }
     };
     let holds = is_rocksdb(&path_from_agent) && (sign != Sign::Lock || is_same_lock());
-    holds.then_some(DatabaseDirectory { path, path_from_agent, is_read_only: sign == Sign::DataFile })
+    let metadata = std::fs::metadata(&path_from_agent).ok();
+    holds.then_some(DatabaseDirectory {
+        path,
+        path_from_agent,
+        is_read_only: sign == Sign::DataFile,
+        inode: metadata.as_ref().map_or(0, MetadataExt::ino),
+        device: metadata.as_ref().map(MetadataExt::dev),
+    })
 }
 
 /// Whether a directory holds a RocksDB: LevelDB has a `CURRENT`, too, but neither of the others.

@@ -5,7 +5,6 @@
 
 use serde::Serialize;
 use sexton_tuner::run::DatabaseIdentity;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 pub use sexton_tuner::run::ProcessId;
@@ -74,13 +73,16 @@ pub struct DatabaseDirectory {
     /// Whether the process has it open for reading only: it neither holds its lock nor writes its log or
     /// manifest.
     pub is_read_only: bool,
+    /// The directory's inode; 0 where it could not be read.
+    pub inode: u64,
+    /// The device that it lies on, as `stat` numbers it; `None` where it could not be read.
+    pub device: Option<u64>,
 }
 
 impl DatabaseDirectory {
     /// The identity of an open database.
     pub fn identity(&self) -> DatabaseIdentity {
-        let inode = std::fs::metadata(&self.path_from_agent).map_or(0, |metadata| metadata.ino());
-        DatabaseIdentity { path: self.path.clone(), inode }
+        DatabaseIdentity { path: self.path.clone(), inode: self.inode }
     }
 }
 

@@ -70,6 +70,24 @@ impl Inspector {
         result
     }
 
+    /// Begins to look into all processes, one after the other: what was seen of a file holds until the next
+    /// time.
+    pub fn begin_round(&mut self) {
+        self.searcher.begin_round();
+    }
+
+    /// As [`Inspector::glance`], of one process of a round, of whose mappings nothing is remembered.
+    ///
+    /// # Errors
+    /// As [`Inspector::inspect_all`].
+    pub fn look_into_another(&mut self, pid: u32) -> Result<Vec<Target>, InspectError> {
+        let own = executable_identity("self");
+        if own.is_some() && own == executable_identity(&pid.to_string()) {
+            return Err(InspectError::NoRocksDb { pid, hint: None });
+        }
+        self.look_into(pid)
+    }
+
     /// Looks into all processes but those of our own executable, which has a RocksDB inside for its own
     /// use. Processes without RocksDB and those that end meanwhile are left out; of the processes that may
     /// not be looked into only the first is reported. A process with several copies of RocksDB gives
@@ -120,7 +138,7 @@ fn read_maps(pid: u32) -> Result<Maps, InspectError> {
 }
 
 /// All processes but our own.
-fn pids() -> Vec<u32> {
+pub fn pids() -> Vec<u32> {
     let own = std::process::id();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

@@ -68,7 +68,13 @@ mod tests {
     use std::time::Duration;
 
     fn database(path: &Path) -> DatabaseDirectory {
-        DatabaseDirectory { path: path.to_owned(), path_from_agent: path.to_owned(), is_read_only: false }
+        DatabaseDirectory {
+            path: path.to_owned(),
+            path_from_agent: path.to_owned(),
+            is_read_only: false,
+            inode: 0,
+            device: None,
+        }
     }
 
     /// Births are as coarse as the kernel's clock, which moves on every few milliseconds.

@@ -110,6 +110,8 @@ mod tests {
             path: "/var/lib/om.db".into(),
             path_from_agent: directory.into(),
             is_read_only: false,
+            inode: 0,
+            device: None,
         }]
     }
 

@@ -250,6 +250,18 @@ pub enum EventKind {
         subject: Subject,
         pid: u32,
     },
+    /// A target has not answered within a deadline, or nothing in it runs. It is tried again.
+    TargetUnresponsive {
+        target: String,
+        pid: u32,
+        reason: String,
+    },
+    /// A target answers again.
+    TargetResponsive {
+        target: String,
+        pid: u32,
+        after_seconds: f64,
+    },
     /// The disk under the state directory is full: nothing is begun until there is room.
     StateFull {
         reason: String,
@@ -320,6 +332,7 @@ impl EventKind {
             EventKind::ThrottleFailed { .. }
             | EventKind::Interrupted { .. }
             | EventKind::TargetGone { .. }
+            | EventKind::TargetUnresponsive { .. }
             | EventKind::StateFull { .. }
             | EventKind::StateUnwritable { .. }
             | EventKind::StateSetAside { .. }
@@ -333,6 +346,7 @@ impl EventKind {
             | EventKind::Verified { .. }
             | EventKind::Refused { .. }
             | EventKind::BackedOff { .. }
+            | EventKind::TargetResponsive { .. }
             | EventKind::OptionsSet { .. }
             | EventKind::OptionsRestored { .. }
             | EventKind::StateRecovered { .. }
@@ -412,6 +426,12 @@ impl Display for EventKind {
             }
             EventKind::TargetGone { subject, pid } => {
                 write!(formatter, "{subject}: its target, process {pid}, ended meanwhile")
+            }
+            EventKind::TargetUnresponsive { target, pid, reason } => {
+                write!(formatter, "{target}: process {pid} does not respond: {reason}")
+            }
+            EventKind::TargetResponsive { target, pid, after_seconds } => {
+                write!(formatter, "{target}: process {pid} responds again after {after_seconds:.1} s")
             }
             EventKind::StateFull { reason } => {
                 write!(formatter, "no room for the state, nothing is begun until there is: {reason}")
@@ -532,6 +552,8 @@ pub mod tests {
             EventKind::OptionsRestored { change: option_change(), reason: reason.clone() },
             EventKind::Interrupted { subject: subject.clone(), reason: reason.clone() },
             EventKind::TargetGone { subject, pid: 1 },
+            EventKind::TargetUnresponsive { target: "java-1".into(), pid: 1, reason: reason.clone() },
+            EventKind::TargetResponsive { target: "java-1".into(), pid: 1, after_seconds: 1.0 },
             EventKind::StateFull { reason: reason.clone() },
             EventKind::StateUnwritable { reason: reason.clone() },
             EventKind::StateRecovered { written: 1, lost: 0 },

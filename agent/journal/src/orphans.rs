@@ -34,7 +34,7 @@ impl OrphanedCompactions {
     pub fn keep(
         &mut self,
         is_alive: impl Fn(&ProcessId) -> bool,
-        running: impl Fn(&ProcessId, &Path) -> Option<u64>,
+        mut running: impl FnMut(&ProcessId, &Path) -> Option<u64>,
     ) {
         self.0.retain(|orphan| match running(&orphan.process, &orphan.database) {
             Some(running) => running > 0,

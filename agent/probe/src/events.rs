@@ -5,8 +5,10 @@ use super::abi::{
     Record, SEXTON_PROCESS_EXEC, SEXTON_PROCESS_EXIT, SEXTON_PROCESS_FORK, sexton_process_event,
 };
 use super::object::BpfObject;
-use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, RingBuffer, RingBufferBuilder};
 use sexton_inspect::facts::ProcessId;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -72,13 +74,10 @@ impl ProcessEvents {
         })
     }
 
-    /// Waits until something has happened, at most for `limit`, which is rounded down to milliseconds. A
-    /// signal ends the waiting, too.
-    pub fn wait(&mut self, limit: Duration) -> Result<(), ProbeError> {
-        match self.ring.poll(limit) {
-            Err(error) if error.kind() != ErrorKind::Interrupted => Err(ring_error(error)),
-            _ => Ok(()),
-        }
+    /// Can be read as soon as something has happened.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is the ring buffer's own, which is open as long as `self` is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
     }
 
     /// What has happened since the last call, in the order it happened.
@@ -95,6 +94,22 @@ impl ProcessEvents {
         let lost = lost.and_then(|bytes| Some(u64::from_ne_bytes(bytes.try_into().ok()?))).unwrap_or(0);
         Ok(lost - std::mem::replace(&mut self.lost_before, lost))
     }
+}
+
+/// Waits until one of the descriptors can be read, at most for `limit`, which is rounded up to milliseconds.
+/// A signal ends the waiting, too.
+///
+/// # Errors What the system gives.
+pub fn wait_for(descriptors: &[BorrowedFd<'_>], limit: Duration) -> io::Result<()> {
+    let readable =
+        |fd: &BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut polled: Vec<libc::pollfd> = descriptors.iter().map(readable).collect();
+    let limit_ms = i32::try_from(limit.as_micros().div_ceil(1_000)).unwrap_or(i32::MAX);
+    // SAFETY: the array has as many entries as is said and lives through the call; the descriptors are
+    // borrowed.
+    let result = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit_ms) };
+    let error = io::Error::last_os_error();
+    if result < 0 && error.kind() != io::ErrorKind::Interrupted { Err(error) } else { Ok(()) }
 }
 
 fn attach(object: &Object, program: &str, what: &'static str) -> Result<Link, ProbeError> {

@@ -35,7 +35,7 @@ mod window;
 pub use account::ThreadKey;
 pub use credit::Credit;
 pub use error::{LoaderError, ProbeError};
-pub use events::{ProcessChange, ProcessEvent, ProcessEvents};
+pub use events::{ProcessChange, ProcessEvent, ProcessEvents, wait_for};
 pub use features::{Answer, KernelFeatures};
 pub use libbpf_log::forward_libbpf_messages;
 pub use loader::Loader;

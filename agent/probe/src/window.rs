@@ -306,6 +306,12 @@ impl Windows {
         found.map_or(Ok(()), |offset| self.set_file_offset(window, offset))
     }
 
+    /// At which byte of its `BlockFetcher` the target in this slot has its file: in its later windows reads
+    /// are told by file.
+    pub fn note_file_offset(&mut self, slot: Slot, offset: u32) {
+        self.file_offsets.insert(slot, offset);
+    }
+
     /// The files that blocks have been read from so far in an open window.
     pub fn files(&self, window: &OpenWindow) -> Result<Vec<FileFetches>, ProbeError> {
         Ok(self.programs.files(window.prepared.slot)?.into_iter().map(FileFetches::from_entry).collect())

@@ -111,6 +111,7 @@ impl Scrape {
         }
         self.set("sexton_policy_current", &[], truth(agent.policy_trouble.is_none()));
         self.set("sexton_state_writable", &[], truth(agent.state.is_writable));
+        self.set("sexton_workers_left_behind", &[], agent.workers_left_behind as f64);
         self.set("sexton_state_waiting_batches", &[], agent.state.waiting as f64);
         for (event, count) in &agent.events_told {
             self.set("sexton_events_total", &[event], *count as f64);
@@ -126,6 +127,7 @@ impl Scrape {
         whole("sexton_target_up", u64::from(target.state != TargetState::Lost));
         let readable = !matches!(target.state, TargetState::Lost | TargetState::Blind);
         whole("sexton_target_readable", u64::from(readable));
+        whole("sexton_target_unresponsive", u64::from(target.state == TargetState::Unresponsive));
         whole("sexton_target_gaps", target.gaps.len() as u64);
         whole("sexton_target_hook", u64::from(target.hook));
         whole("sexton_target_act_mode", u64::from(target.mode == "act"));

@@ -3,26 +3,23 @@
 //! A slice runs in [`super::slice`], under the guards' eyes; what came of it is measured in
 //! [`super::verify`].
 
+use super::control::POLL_INTERVAL;
 use super::effect::{Effect, nothing_left, outcome_of};
-use super::evidence::{SstRead, read_files};
-use super::guards::{device_bytes, properties};
-use super::lineage::linked_files;
 use super::publish::shown_range;
 use super::recovery::may_run_on;
-use super::slice::Ran;
+use super::slice::{self, Acting, Ran};
 use super::watched::Watched;
 use super::{Control, Engine};
-use sexton_execute::{
-    CompactTask, ExecuteError, Executor, JobEnd, JobOutcome, JobStatus, Site, Task, executor_for,
-};
+use crate::session::{Order, READINGS_LIMIT, ReportedStatus, Session, SstRead};
+use sexton_execute::{CompactTask, ExecuteError, JobEnd, JobOutcome, Site, Task, executor_for};
+use sexton_hook_protocol::FrameError;
+use sexton_inspect::facts::TargetId;
 use sexton_inspect::process::is_alive;
 use sexton_journal::{Begun, EventKind, clock};
-use sexton_sst::Order;
 use sexton_tuner::charge::charged_bytes;
 use sexton_tuner::cost::Levels;
 use sexton_tuner::ends::closed;
 use sexton_tuner::evidence::{MemtableDeletions, SstFile};
-use sexton_tuner::guard::Course;
 use sexton_tuner::plan::{Action, CompactRange};
 use sexton_tuner::policy::{ActuatorKind, KeyDisplay, Mode};
 use sexton_tuner::range::KeyRange;
@@ -31,35 +28,79 @@ use sexton_tuner::run::{ActionId, ActionKind, End, Outcome, Place};
 use sexton_tuner::schedule::io_budget_at;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tracing::warn;
 
 impl Engine {
-    /// Carries out the plan for the targets whose mode is act.
+    /// Takes in what a new plan wants. What an earlier one wanted of targets that this one knows nothing new
+    /// of is still wanted.
+    pub(super) fn take_plan(&mut self) {
+        let fresh: HashSet<&str> = self.fresh.iter().map(String::as_str).collect();
+        self.queue.retain(|action| !fresh.contains(target_of(action)) && !is_of_commands(action));
+        let queued: HashSet<String> = self.queue.iter().map(|action| target_of(action).to_owned()).collect();
+        let is_new = |action: &&Action| is_of_commands(action) || !queued.contains(target_of(action));
+        let wanted: Vec<Action> = self.plan.actions.iter().filter(is_new).cloned().collect();
+        self.queue.extend(wanted);
+    }
+
+    /// Begins what is wanted of the targets whose mode is act, as far as their devices are free.
     pub(super) fn act(&mut self, control: &mut Control) {
-        let mut left_alone = HashSet::new();
-        for action in self.plan.actions.clone() {
+        for action in std::mem::take(&mut self.queue) {
             control.take_commands();
             // What cannot be written down is not done.
             if control.stopped() || !self.history.is_writable() {
                 return;
             }
-            match action {
-                Action::CompactRange(compact)
-                    if self.may_act(&compact.target) && !left_alone.contains(&compact.target) =>
-                {
-                    let goes_on = self.compact(&compact, control);
-                    if !goes_on {
-                        left_alone.insert(compact.target);
-                    }
-                }
-                Action::Flush(flush) if self.may_act(&flush.target) => self.flush(&flush, control),
-                Action::SetOptions(set) if self.may_act(&set.target) => self.set_options(&set, control),
-                Action::SetThrottle(throttle) if self.may_act(&throttle.target) => {
-                    self.set_throttle(&throttle, control)
-                }
-                _ => {}
+            let target = target_of(&action);
+            if !self.may_act(target) || self.left_alone.contains(target) {
+                continue;
             }
+            if !is_of_commands(&action) && !self.is_device_free(&action) {
+                self.queue.push_back(action);
+                continue;
+            }
+            match action {
+                Action::CompactRange(compact) => self.compact(&compact, control),
+                Action::Flush(flush) => self.flush(&flush, control),
+                Action::SetOptions(set) => self.set_options(&set, control),
+                Action::SetThrottle(throttle) => self.set_throttle(&throttle, control),
+            }
+        }
+    }
+
+    /// Whether no action runs in the target, nor on the block device that its database lies on.
+    fn is_device_free(&self, action: &Action) -> bool {
+        let Ok(watched) = self.watched(target_of(action)) else { return true };
+        let device = database_of(action).and_then(|database| device_of(watched, Path::new(database)));
+        self.acting
+            .iter()
+            .all(|acting| acting.target != watched.target.id && (device.is_none() || acting.device != device))
+    }
+
+    /// Whether something is done to a target, or about to be: it has windows of its own then.
+    pub(super) fn is_acted_on(&self, id: TargetId) -> bool {
+        self.acting.iter().any(|acting| acting.target == id)
+    }
+
+    /// Bytes that running compactions may still take from the budget.
+    pub(super) fn reserved_bytes(&self) -> u64 {
+        let costs = self.acting.iter().map(|acting| acting.priced.cost_bytes);
+        costs.fold(0, u64::saturating_add)
+    }
+
+    /// Takes what runs a step further. Where something has ended, its device is free for the next.
+    pub(super) fn follow_actions(&mut self, control: &mut Control) {
+        let pauses = |acting: &[Acting]| acting.iter().map(|acting| acting.ran.pauses).sum::<u32>();
+        let pauses_before = pauses(&self.acting);
+        let over = self.follow_slices(control);
+        let is_news = !over.is_empty() || pauses(&self.acting) != pauses_before;
+        let has_ended = !over.is_empty();
+        over.into_iter().for_each(|acting| self.end_compaction(acting));
+        if has_ended {
+            self.act(control);
+        }
+        if is_news {
+            control.publish(self.snapshot());
         }
     }
 
@@ -67,65 +108,75 @@ impl Engine {
         let mut watched = self.roster.watched.iter().filter(|watched| watched.target.name == target);
         watched.any(|watched| {
             let is_free = !self.history.is_in_doubt(&watched.target.process);
-            watched.mode == Mode::Act && !watched.is_paused() && is_free
+            let responds = watched.worker.trouble().is_none();
+            watched.mode == Mode::Act && !watched.is_paused() && is_free && responds
         })
     }
 
-    /// Compacts one range, unless a guard objects; the snapshot shows it as running meanwhile. Gives whether
-    /// the target may be acted on further in this cycle.
-    fn compact(&mut self, planned: &CompactRange, control: &mut Control) -> bool {
-        let before = &planned.before;
-        let read = |watched| read_files(watched, Path::new(&planned.database));
+    /// Begins to compact one range, unless a guard objects; the snapshot shows it as running meanwhile.
+    fn compact(&mut self, planned: &CompactRange, control: &mut Control) {
+        let read = |watched: &mut Watched| watched.read_files(Path::new(&planned.database));
         let files_before = self.watched_mut(&planned.target).and_then(read);
         // Budget and guards are asked for the price of now.
-        let Some(compact) = &self.repriced(planned, files_before.as_ref()) else { return true };
-        if self.bears(compact).is_err() {
-            return false;
+        let Some(priced) = self.repriced(planned, files_before.as_ref()) else { return };
+        let begun = if self.bears(&priced).is_ok() { self.begin(&priced) } else { None };
+        let Some(id) = begun else {
+            self.left_alone.insert(priced.target);
+            return;
+        };
+        if self.acting.is_empty() {
+            control.begin_action();
         }
-        let Some(id) = self.begin(compact) else { return false };
-        control.begin_action();
-        control.publish(self.snapshot());
-        let Some(watched) = self.watched_mut(&compact.target) else { return false };
-        let process = watched.target.process;
-        let memtables_before = memtables(watched, compact);
-        let asked = with_ends(watched, compact, files_before.as_ref());
-        if nothing_left(compact, before, files_before.as_ref()) {
+        let Some(watched) = self.watched_mut(&priced.target) else { return };
+        let memtables_before = memtables(watched, &priced);
+        let compact = with_ends(watched, &priced, files_before.as_ref());
+        let target = watched.target.id;
+        let device = device_of(watched, Path::new(&priced.database));
+        if nothing_left(&priced, &planned.before, files_before.as_ref()) {
             let why = "an earlier compaction has dropped its deletions already";
             self.history.end(id, End::new(clock::now(), Outcome::Skipped, why));
-            return true;
+            return;
         }
-        let started = Instant::now();
-        let ran = self.run_slice(&asked, id, control);
+        let begun = slice::Begun { target, device, id, compact, priced, files_before, memtables_before };
+        let mut acting = Acting::new(begun);
+        self.follow_slice(&mut acting, control);
+        self.acting.push(acting);
+        control.publish(self.snapshot());
+    }
+
+    /// A compaction is over: what it changed is measured and written down.
+    fn end_compaction(&mut self, acting: Acting) {
+        let Acting { target, id, priced: compact, files_before, memtables_before, started, ran, .. } = acting;
+        let process = target.process;
         // The target may have gone meanwhile.
         let files_after = self.watched_mut(&compact.target).and_then(|watched| {
             watched.note_action(ran.result.is_ok());
-            read_files(watched, Path::new(&compact.database))
+            watched.read_files(Path::new(&compact.database))
         });
         let memtables_after =
-            self.watched_mut(&compact.target).and_then(|watched| memtables(watched, compact));
-        let effect = Effect::of(compact, files_before.as_ref(), files_after.as_ref(), &ran)
+            self.watched_mut(&compact.target).and_then(|watched| memtables(watched, &compact));
+        let effect = Effect::of(&compact, files_before.as_ref(), files_after.as_ref(), &ran)
             .with_memtables(memtables_before, memtables_after);
-        self.charge(self.charged(compact, &effect));
+        let charged = self.charged(&compact, &effect);
+        self.charge(charged);
         let is_gone = ran.result.is_err() && !is_alive(&process);
         // What a target that ended made of it is not known: its range rests as if it had been done.
         let rests = is_done(&ran) || ran.given_up_for.is_some() || is_gone;
-        self.note_end(compact, id, rests, (started.elapsed(), &ran, &effect));
+        self.note_end(&compact, id, rests, (started.elapsed(), &ran, &effect));
         if is_gone {
             self.history.emit_target_gone(id);
         } else if ran.result.as_ref().is_err_and(may_run_on) {
             self.orphans.add(process, PathBuf::from(&compact.database));
         }
-        control.publish(self.snapshot());
-        ran.given_up_for.is_none()
+        if ran.given_up_for.is_some() {
+            self.left_alone.insert(compact.target);
+        }
     }
 
     /// What a compaction takes from the budgets. The sizes of its files are the target's word.
-    fn charged(&self, compact: &CompactRange, effect: &Effect) -> u64 {
-        let watched = self.roster.watched.iter().find(|watched| watched.target.name == compact.target);
-        let databases = watched.into_iter().flat_map(|watched| &watched.target.databases);
-        let device_bytes = databases
-            .filter(|database| database.path == Path::new(&compact.database))
-            .find_map(|database| device_bytes(&database.path_from_agent));
+    fn charged(&mut self, compact: &CompactRange, effect: &Effect) -> u64 {
+        let watched = self.watched_mut(&compact.target);
+        let device_bytes = watched.and_then(|watched| watched.device_bytes(Path::new(&compact.database)));
         let charged = charged_bytes(effect.bytes_rewritten, compact.cost_bytes, device_bytes);
         if charged < effect.bytes_rewritten {
             let (target, reported) = (compact.target.as_str(), effect.bytes_rewritten);
@@ -147,7 +198,8 @@ impl Engine {
         let now = levels.map_or_else(|| planned.clone(), |levels| as_of_now(planned, &levels));
         let time = jiff::Timestamp::now();
         self.bucket.refill(io_budget_at(&self.options.policy, time), time);
-        let verdict = is_still_worth_it(planned, &now, self.bucket.available_bytes());
+        let available_bytes = self.bucket.available_bytes().saturating_sub(self.reserved_bytes());
+        let verdict = is_still_worth_it(planned, &now, available_bytes);
         let Err((rule, reason)) = verdict else { return Some(now) };
         let range = shown_range(&planned.range, self.options.policy.keys);
         self.history.emit(EventKind::Refused {
@@ -181,7 +233,7 @@ impl Engine {
         let (took, ran, effect) = end;
         let read = self
             .watched_mut(&compact.target)
-            .and_then(|watched| properties(watched, Path::new(&compact.database), &compact.column_family));
+            .and_then(|watched| watched.properties(Path::new(&compact.database), &compact.column_family));
         let taken_at = read.and_then(|properties| properties.oldest_snapshot_unix_s);
         let now_s = u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default();
         let (outcome, message) = outcome_of(ran, effect);
@@ -201,77 +253,102 @@ impl Engine {
         self.history.end(id, end);
     }
 
-    /// Runs the compaction of a part of a slice, watched by the guards; gives what they said as well.
-    pub(super) fn run_part(
+    /// Begins the compaction of a part of a slice.
+    pub(super) fn start_part(
         &mut self,
         compact: &CompactRange,
         part: &KeyRange,
-        interruptions: (ActionId, u32),
-        control: &mut Control,
-    ) -> (Result<JobOutcome, ExecuteError>, Course) {
-        let (mut executor, task) = match self.executor_of_part(compact, part) {
-            Ok(found) => found,
-            Err(error) => return (Err(error), Course::Go),
-        };
-        let handles = task.handles;
-        let is_whole = task.range == compact.range;
-        let watch = (compact, is_whole, interruptions);
-        let (result, course) = self.drive(executor.as_mut(), &Task::Compact(task), watch, control);
-        if let (Err(ExecuteError::Hook { .. }), Some(handles)) = (&result, handles)
-            && let Some(watched) = self.watched_mut(&compact.target)
-        {
-            watched.identities.forget(handles.database);
-        }
-        (result, course)
-    }
-
-    /// Who compacts a part of a slice, and the task for it.
-    fn executor_of_part(
-        &mut self,
-        compact: &CompactRange,
-        part: &KeyRange,
-    ) -> Result<(Box<dyn Executor>, CompactTask), ExecuteError> {
+    ) -> Result<StartedJob, ExecuteError> {
         let watched = self.watched(&compact.target)?;
         let task = CompactTask { range: part.clone(), ..task(watched, compact) };
-        // All keys are all keys in any order.
-        if watched.entry.actuator != ActuatorKind::Sql {
-            refuse_unless_bytewise(watched, &task)?;
+        let all_keys = watched.entry.actuator == ActuatorKind::Sql;
+        self.start_job(&compact.target, move |session: &Session| session.located(task, all_keys))
+    }
+
+    /// A command that used pointers into a database was refused: they are not believed any more.
+    pub(super) fn forget_pointers(&mut self, target: &str, database: &str) {
+        let database = PathBuf::from(database);
+        let forget = move |session: &mut Session| {
+            if let Some(pointers) = session.identities.any_pointers(&database) {
+                session.identities.forget(pointers.database);
+            }
+        };
+        if let Some(watched) = self.watched_mut(target) {
+            watched.worker.ask("forgetting pointers", READINGS_LIMIT, forget);
         }
-        let executor = self.executor(watched, &Task::Compact(task.clone()))?;
-        Ok((executor, task))
     }
 
     /// Has a task done that nobody has to watch. Meanwhile commands are heard and processes followed.
     pub(super) fn carry_out(
         &mut self,
         target: &str,
-        task: &Task,
+        task: impl FnOnce(&Session) -> Result<Task, ExecuteError> + Send + 'static,
         control: &mut Control,
     ) -> Result<JobOutcome, ExecuteError> {
-        let mut executor = self.executor(self.watched(target)?, task)?;
-        let job = executor.start(task)?;
+        let job = self.start_job(target, task)?;
         loop {
-            let progress = match executor.poll(job) {
-                JobStatus::Ended(result) => return result,
-                JobStatus::Running(progress) => progress,
-            };
-            self.follower.wait(progress.poll_again_in);
-            self.follow(control);
-            control.take_commands();
+            if let Some(ReportedStatus::Ended(result)) = self.report_of(&job) {
+                return result;
+            }
+            self.is_heard_of(&job)?;
+            self.turn(control, POLL_INTERVAL);
             if control.stopped() {
-                executor.cancel(job);
+                self.cancel_job(&job);
             }
         }
     }
 
-    fn executor(&self, watched: &Watched, task: &Task) -> Result<Box<dyn Executor>, ExecuteError> {
-        let site = Site {
-            entry: &watched.entry,
-            hook: watched.hook.as_ref(),
-            policy_path: self.options.policy_path.as_ref(),
-            shows_keys: self.options.policy.keys == KeyDisplay::Shown,
+    /// Begins a job in the target's session.
+    pub(super) fn start_job(
+        &mut self,
+        target: &str,
+        task: impl FnOnce(&Session) -> Result<Task, ExecuteError> + Send + 'static,
+    ) -> Result<StartedJob, ExecuteError> {
+        self.last_job += 1;
+        let number = self.last_job;
+        let Engine { options, post, roster, .. } = self;
+        let gone = || ExecuteError::Request { reason: format!("{target} has gone, or does not respond") };
+        let mut watched = roster.watched.iter_mut().filter(|watched| watched.target.name == target);
+        let watched = watched.next().ok_or_else(gone)?;
+        let order = Order {
+            number,
+            entry: watched.entry.clone(),
+            policy_path: options.policy_path.clone(),
+            shows_keys: options.policy.keys == KeyDisplay::Shown,
         };
-        executor_for(task, &site)
+        let start = move |session: &mut Session| session.start_job(order, task);
+        if !watched.ask(post, "beginning a job", READINGS_LIMIT, start) {
+            return Err(gone());
+        }
+        Ok(StartedJob { number, target: watched.target.id, generation: watched.worker.generation() })
+    }
+
+    /// What was heard of a job, one report after the other.
+    pub(super) fn report_of(&mut self, job: &StartedJob) -> Option<ReportedStatus> {
+        let at = self.reports.iter().position(|report| report.number == job.number)?;
+        Some(self.reports.remove(at).status)
+    }
+
+    /// Whether anything can still be heard of it.
+    pub(super) fn is_heard_of(&mut self, job: &StartedJob) -> Result<(), ExecuteError> {
+        let watched = self.roster.get_mut(job.target);
+        if watched.is_some_and(|watched| watched.worker.is_current(job.generation)) {
+            return Ok(());
+        }
+        if !is_alive(&job.target.process) {
+            return Err(ExecuteError::ProcessGone { pid: job.target.process.pid });
+        }
+        let source = FrameError::Io(std::io::ErrorKind::TimedOut.into());
+        Err(ExecuteError::Connection { pid: job.target.process.pid, source })
+    }
+
+    /// Has a job end before its time.
+    pub(super) fn cancel_job(&mut self, job: &StartedJob) {
+        let number = job.number;
+        if let Some(watched) = self.roster.get_mut(job.target) {
+            let cancel = move |session: &mut Session| session.cancel_job(number);
+            watched.worker.ask("cancelling a job", READINGS_LIMIT, cancel);
+        }
     }
 
     pub(super) fn watched(&self, target: &str) -> Result<&Watched, ExecuteError> {
@@ -300,7 +377,13 @@ impl Engine {
     pub(super) fn commands_for(&self, compact: &CompactRange) -> Vec<String> {
         let Ok(watched) = self.watched(&compact.target) else { return Vec::new() };
         let task = Task::Compact(task(watched, compact));
-        match self.executor(watched, &task) {
+        let site = Site {
+            entry: &watched.entry,
+            hook: None,
+            policy_path: self.options.policy_path.as_ref(),
+            shows_keys: self.options.policy.keys == KeyDisplay::Shown,
+        };
+        match executor_for(&task, &site) {
             Ok(executor) => executor.describe(&task),
             Err(error) => vec![format!("# {error}")],
         }
@@ -312,10 +395,11 @@ fn own<'files>(compact: &CompactRange, files: &'files SstRead) -> Vec<&'files Ss
     files.iter().filter(|file| file.column_family == compact.column_family).collect()
 }
 
-fn levels(watched: &Watched, compact: &CompactRange, files: &SstRead) -> Levels {
+/// The same by level.
+fn levels(watched: &mut Watched, compact: &CompactRange, files: &SstRead) -> Levels {
     let options = watched.options.get(Path::new(&compact.database));
     let options = options.and_then(|families| families.get(&compact.column_family)).cloned();
-    let linked = linked_files(watched, Path::new(&compact.database));
+    let linked = watched.linked_files(Path::new(&compact.database));
     Levels::of_linked(&own(compact, files), &options.unwrap_or_default(), &linked)
 }
 
@@ -328,8 +412,8 @@ fn with_ends(watched: &Watched, compact: &CompactRange, files: Option<&SstRead>)
 }
 
 /// Deletions in the memtables that a slice may flush; `None` where RocksDB cannot be asked.
-fn memtables(watched: &Watched, compact: &CompactRange) -> Option<MemtableDeletions> {
-    properties(watched, Path::new(&compact.database), &compact.column_family)?.memtable_deletions()
+fn memtables(watched: &mut Watched, compact: &CompactRange) -> Option<MemtableDeletions> {
+    watched.properties(Path::new(&compact.database), &compact.column_family)?.memtable_deletions()
 }
 
 /// Whether a slice ran through, with pauses or without.
@@ -337,27 +421,49 @@ fn is_done(ran: &Ran) -> bool {
     ran.given_up_for.is_none() && matches!(&ran.result, Ok(outcome) if outcome.end == JobEnd::Done)
 }
 
-/// Ranges are bytewise: in another order their ends would be the wrong way round, or somewhere else.
-fn refuse_unless_bytewise(watched: &Watched, task: &CompactTask) -> Result<(), ExecuteError> {
-    let orders = watched.orders.get(&task.database);
-    let order = orders.and_then(|orders| orders.get(&task.column_family).copied().flatten());
-    if order == Some(Order::Bytewise) {
-        return Ok(());
+fn target_of(action: &Action) -> &str {
+    match action {
+        Action::CompactRange(compact) => &compact.target,
+        Action::Flush(flush) => &flush.target,
+        Action::SetOptions(set) => &set.target,
+        Action::SetThrottle(throttle) => &throttle.target,
     }
-    let reason = format!(
-        "column family {} is not known to be in bytewise order, and only such are compacted by range",
-        task.column_family
-    );
-    Err(ExecuteError::Request { reason })
 }
 
+fn database_of(action: &Action) -> Option<&str> {
+    match action {
+        Action::CompactRange(compact) => Some(&compact.database),
+        Action::Flush(flush) => Some(&flush.database),
+        Action::SetOptions(set) => Some(&set.database),
+        Action::SetThrottle(_) => None,
+    }
+}
+
+/// Whether it is done by the policy's commands, on no device of the target's.
+fn is_of_commands(action: &Action) -> bool {
+    matches!(action, Action::SetThrottle(_))
+}
+
+fn device_of(watched: &Watched, database: &Path) -> Option<u64> {
+    watched.target.databases.iter().find(|known| known.path == database)?.device
+}
+
+/// A job of a session.
+#[derive(Clone, Copy, Debug)]
+pub struct StartedJob {
+    number: u64,
+    target: TargetId,
+    generation: u64,
+}
+
+/// What is known of it here; where it lies in memory knows the session.
 fn task(watched: &Watched, compact: &CompactRange) -> CompactTask {
     let database = PathBuf::from(&compact.database);
     CompactTask {
         process: watched.target.process,
         target: watched.target.name.clone(),
-        handles: watched.identities.handles(&database, &compact.column_family),
-        others: watched.identities.all_pointers(&database),
+        handles: None,
+        others: Vec::new(),
         database,
         column_family: compact.column_family.clone(),
         range: compact.range.clone(),

@@ -3,7 +3,7 @@
 use crate::snapshot::{Command, Snapshot};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tracing::info;
 
@@ -95,14 +95,8 @@ impl Control {
         std::mem::take(&mut self.reload)
     }
 
-    /// Takes waiting commands; `false` when the time has come, or when told to stop or to cycle.
-    pub fn waits_until(&mut self, until: Instant) -> bool {
-        self.take_commands();
-        Instant::now() < until && !self.stopped() && !std::mem::take(&mut self.cycle_now)
-    }
-
-    /// How long to wait until then at a time: commands are heard in between.
-    pub fn patience(&self, until: Instant) -> Duration {
-        until.saturating_duration_since(Instant::now()).min(POLL_INTERVAL)
+    /// Whether somebody has asked for a cycle since the last time.
+    pub fn take_cycle_now(&mut self) -> bool {
+        std::mem::take(&mut self.cycle_now)
     }
 }

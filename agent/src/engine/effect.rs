@@ -1,7 +1,7 @@
 //! What a compaction changed in the live SST files, and that in words.
 
-use super::evidence::SstRead;
 use super::slice::Ran;
+use crate::session::SstRead;
 use sexton_execute::{JobEnd, JobOutcome};
 use sexton_tuner::evidence::{MemtableDeletions, SstFile};
 use sexton_tuner::plan::CompactRange;

@@ -6,14 +6,19 @@ use sexton_probe::ProbeError;
 
 /// Why an engine cannot be had.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
 pub enum EngineError {
     /// A process that was named is no target.
+    #[error(transparent)]
     Inspect(#[from] InspectError),
     /// The kernel refuses the programs.
+    #[error(transparent)]
     Probe(#[from] ProbeError),
     /// The state cannot be used.
+    #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The system has no descriptors left to wait for events with.
+    #[error("cannot wait for events: {0}")]
+    Descriptors(std::io::Error),
 }
 
 impl EngineError {
@@ -23,6 +28,7 @@ impl EngineError {
             EngineError::Inspect(error) => error.remedy(),
             EngineError::Probe(error) => error.remedy(),
             EngineError::Journal(error) => error.remedy(),
+            EngineError::Descriptors(_) => "raise the limit of open files",
         }
     }
 }

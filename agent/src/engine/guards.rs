@@ -4,19 +4,18 @@
 use super::Engine;
 use super::publish::shown_range;
 use super::watched::Watched;
+use crate::session::{FILES_LIMIT, Meanwhile, PlaceReadings, READINGS_LIMIT, Session, SstRead};
 use crate::snapshot::GuardView;
-use sexton_execute::{Progress, Properties};
-use sexton_hook_protocol::{ColumnFamilyLoad, ColumnFamilyPointers};
+use sexton_execute::Properties;
+use sexton_hook_protocol::ColumnFamilyLoad;
 use sexton_inspect::facts::{Gap, ProcessId};
 use sexton_journal::EventKind;
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::guard::{self, FamilyReadings, Guard, GuardRefusal, Readings};
 use sexton_tuner::latency::{Latencies, LatencyReading};
 use sexton_tuner::plan::{CompactRange, Flush, SetOptions};
-use std::collections::{BTreeMap, HashSet};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use tracing::debug;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
 
 /// What guards have said of one target.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +84,7 @@ impl Place<'_> {
 
 impl Engine {
     /// Who objects to the action now.
-    pub(super) fn objection(&self, compact: &CompactRange) -> Option<GuardRefusal> {
+    pub(super) fn objection(&mut self, compact: &CompactRange) -> Option<GuardRefusal> {
         let readings = self.readings(&Place::of(compact));
         guard::before(&self.options.policy.guards, &readings, compact.disk_price()).err()
     }
@@ -152,17 +151,21 @@ impl Engine {
     }
 
     /// What can be read before an action begins.
-    fn readings(&self, place: &Place<'_>) -> Readings {
-        let Some(watched) = self.roster.watched.iter().find(|watched| watched.target.name == place.target)
-        else {
-            return Readings::default();
-        };
+    fn readings(&mut self, place: &Place<'_>) -> Readings {
         let database = Path::new(place.database);
-        let mut readings = self.surroundings(watched, database);
-        readings.target_age_seconds = age_seconds(&watched.target.process);
-        readings.compactions_on_device = self.compactions_on_device_of(watched, database);
-        let mut loads = loads(watched, database);
-        if let Some(properties) = properties(watched, database, place.column_family) {
+        let compactions_on_device = self.compactions_on_device(place.target, database);
+        let bytes_of_day = self.daily.sum(jiff::Timestamp::now());
+        let Some(watched) = self.watched_mut(place.target) else { return Readings::default() };
+        let read = watched.place_readings(database, place.column_family).unwrap_or_default();
+        let mut readings = Readings {
+            disk_free_bytes: read.disk_free_bytes,
+            bytes_of_day,
+            target_age_seconds: age_seconds(&watched.target.process),
+            compactions_on_device,
+            ..Readings::default()
+        };
+        let mut loads = read.loads;
+        if let Some(properties) = read.properties {
             properties.fill(&mut readings);
             loads.push(properties.load(place.column_family));
         }
@@ -170,18 +173,22 @@ impl Engine {
         readings
     }
 
-    /// What can be read while a slice runs; `heard` is what its executor has told.
+    /// What can be read while a slice runs; `meanwhile` is what was heard of it.
     pub(super) fn readings_meanwhile(
         &self,
         watched: &Watched,
         compact: &CompactRange,
-        heard: Progress,
+        meanwhile: Meanwhile,
         now: &Latencies,
     ) -> Readings {
         let database = Path::new(&compact.database);
-        let mut readings = self.surroundings(watched, database);
-        let mut loads = heard.loads;
-        if let Some(properties) = heard.properties {
+        let mut readings = Readings {
+            disk_free_bytes: meanwhile.disk_free_bytes,
+            bytes_of_day: self.daily.sum(jiff::Timestamp::now()),
+            ..Readings::default()
+        };
+        let mut loads = meanwhile.heard.loads;
+        if let Some(properties) = meanwhile.heard.properties {
             properties.fill(&mut readings);
             loads.push(properties.load(&compact.column_family));
         }
@@ -192,55 +199,102 @@ impl Engine {
         readings
     }
 
-    /// What needs nobody in the target.
-    fn surroundings(&self, watched: &Watched, database: &Path) -> Readings {
-        let known = watched.target.databases.iter().find(|known| known.path == database);
-        Readings {
-            disk_free_bytes: known.and_then(|known| free_bytes(&known.path_from_agent)),
-            bytes_of_day: self.daily.sum(jiff::Timestamp::now()),
-            ..Readings::default()
-        }
-    }
-
     /// Compactions in all databases on the same block device, as the policy counts them; `None` where it
     /// counts RocksDB's own and this one cannot be asked.
     ///
     /// One slice runs at a time, and none when this is asked: what there may be are slices that nobody saw
     /// end.
-    fn compactions_on_device_of(&self, target: &Watched, database: &Path) -> Option<u64> {
-        let device = device_of(target, database)?;
+    fn compactions_on_device(&mut self, target: &str, database: &Path) -> Option<u64> {
         let counts_all = self.options.policy.guards.count_rocksdb_compactions;
-        let mut running = if counts_all { running_compactions(target, database)? } else { 0 };
-        for watched in &self.roster.watched {
-            for other in watched.target.databases.iter().map(|other| &other.path) {
-                let is_same = watched.target.name == target.target.name && other == database;
-                let process = &watched.target.process;
-                let is_open = self.history.is_in_doubt(process);
-                let may_run = is_open || self.orphans.may_run_in(process, other);
+        let device = device_of(self.roster.named(target)?, database)?;
+        let Engine { roster, history, orphans, .. } = self;
+        let mut running: u64 = 0;
+        for watched in &mut roster.watched {
+            let process = watched.target.process;
+            let is_open = history.is_in_doubt(&process);
+            let on_device: Vec<PathBuf> = databases_on(watched, device);
+            if on_device.is_empty() {
+                continue;
+            }
+            let counted =
+                if counts_all { watched.running_compactions(on_device.clone()) } else { Vec::new() };
+            for path in on_device {
+                let is_same = watched.target.name == target && path == database;
+                let may_run = u64::from(is_open || orphans.may_run_in(&process, &path));
+                let known =
+                    counted.iter().find(|(known, _)| *known == path).and_then(|(_, running)| *running);
                 let here = match (counts_all, is_same) {
-                    (false, _) => u64::from(may_run),
-                    (true, true) => 0,
-                    (true, false) => running_compactions(watched, other).unwrap_or(u64::from(may_run)),
+                    (false, _) => may_run,
+                    (true, true) => known?,
+                    (true, false) => known.unwrap_or(may_run),
                 };
-                if here > 0 && device_of(watched, other) == Some(device) {
-                    running = running.saturating_add(here);
-                }
+                running = running.saturating_add(here);
             }
         }
         Some(running)
     }
 }
 
-/// What waits to be compacted in the database's column families, as far as probes have seen these and a hook
-/// answers.
-fn loads(watched: &Watched, database: &Path) -> Vec<ColumnFamilyLoad> {
-    let pointers = watched.identities.all_pointers(database);
-    let hook = watched.hook.as_ref().and_then(|hook| hook.try_lock().ok());
-    let Some(mut hook) = hook.filter(|_| !pointers.is_empty()) else { return Vec::new() };
-    let loads = hook.loads(&pointers);
-    let loads =
-        loads.inspect_err(|error| debug!(target = watched.target.name, %error, "the hook gave no loads"));
-    loads.unwrap_or_default()
+impl Watched {
+    /// What guards go by before an action begins; `None` where no answer comes.
+    fn place_readings(&mut self, database: &Path, column_family: &str) -> Option<PlaceReadings> {
+        let (database, column_family) = (database.to_owned(), column_family.to_owned());
+        let read = move |session: &mut Session| session.place_readings(&database, &column_family);
+        self.call("the guards' readings", READINGS_LIMIT, read)
+    }
+
+    /// What the column family's RocksDB says of itself; `None` where no hook answers or no probe has seen it.
+    pub fn properties(&mut self, database: &Path, column_family: &str) -> Option<Properties> {
+        if !self.hook.is_connected {
+            return None;
+        }
+        let (database, column_family) = (database.to_owned(), column_family.to_owned());
+        let read = move |session: &mut Session| session.properties(&database, &column_family);
+        self.call("RocksDB's properties", READINGS_LIMIT, read)?
+    }
+
+    /// Compactions that each of these databases runs, as far as they can be asked.
+    pub fn running_compactions(&mut self, databases: Vec<PathBuf>) -> Vec<(PathBuf, Option<u64>)> {
+        if !self.hook.is_connected {
+            return Vec::new();
+        }
+        let read = move |session: &mut Session| {
+            let running = |path: PathBuf| (path.clone(), session.running_compactions(&path));
+            databases.into_iter().map(running).collect()
+        };
+        self.call("the count of running compactions", READINGS_LIMIT, read).unwrap_or_default()
+    }
+}
+
+impl Watched {
+    /// The live SST files of a database; `None` where they cannot be read. Options are brought up to date
+    /// with them.
+    pub fn read_files(&mut self, database: &Path) -> Option<SstRead> {
+        let path = database.to_owned();
+        let read = move |session: &mut Session| (session.read_files(&path), session.options_of(&path));
+        let (files, options) = self.call("reading the live files of a database", FILES_LIMIT, read)?;
+        self.options.extend(options.map(|options| (database.to_owned(), options)));
+        files
+    }
+
+    /// The SST files of a database that have hard links elsewhere now.
+    pub fn linked_files(&mut self, database: &Path) -> BTreeSet<u64> {
+        let path = database.to_owned();
+        let read = move |session: &mut Session| session.linked_files(&path);
+        self.call("reading the links of a database", FILES_LIMIT, read).unwrap_or_default()
+    }
+
+    /// Bytes that the file system of a database has, free or not.
+    pub fn device_bytes(&mut self, database: &Path) -> Option<u64> {
+        let path = database.to_owned();
+        let read = move |session: &mut Session| session.device_bytes(&path);
+        self.call("the size of a file system", READINGS_LIMIT, read)?
+    }
+}
+
+fn databases_on(watched: &Watched, device: u64) -> Vec<PathBuf> {
+    let databases = watched.target.databases.iter();
+    databases.filter(|known| known.device == Some(device)).map(|known| known.path.clone()).collect()
 }
 
 /// The readings of all column families: those that no probe has seen are known by the files that they had
@@ -284,40 +338,8 @@ fn with_limits(watched: &Watched, database: &Path, loads: Vec<ColumnFamilyLoad>)
     loads.into_iter().map(readings).collect()
 }
 
-/// What the column family's RocksDB says of itself; `None` where no hook answers or no probe has seen it.
-pub fn properties(watched: &Watched, database: &Path, column_family: &str) -> Option<Properties> {
-    let handles = watched.identities.handles(database, column_family)?;
-    ask(watched, &handles.of(column_family))
-}
-
-/// Compactions that a database runs; `None` where it cannot be asked.
-pub fn running_compactions(watched: &Watched, database: &Path) -> Option<u64> {
-    ask(watched, &watched.identities.any_pointers(database)?)?.running_compactions
-}
-
-fn ask(watched: &Watched, pointers: &ColumnFamilyPointers) -> Option<Properties> {
-    let mut hook = watched.hook.as_ref()?.try_lock().ok()?;
-    let properties = Properties::read(&mut hook, pointers);
-    properties
-        .inspect_err(|error| debug!(target = watched.target.name, %error, "the hook gave no properties"))
-        .ok()
-}
-
 fn device_of(watched: &Watched, database: &Path) -> Option<u64> {
-    let known = watched.target.databases.iter().find(|known| known.path == database)?;
-    std::fs::metadata(&known.path_from_agent).ok().map(|metadata| metadata.dev())
-}
-
-/// Bytes that the process could still write.
-fn free_bytes(directory: &Path) -> Option<u64> {
-    let status = rustix::fs::statvfs(directory).ok()?;
-    Some(status.f_bavail.saturating_mul(status.f_frsize))
-}
-
-/// Bytes that a directory's file system has, free or not.
-pub(super) fn device_bytes(directory: &Path) -> Option<u64> {
-    let status = rustix::fs::statvfs(directory).ok()?;
-    Some(status.f_blocks.saturating_mul(status.f_frsize))
+    watched.target.databases.iter().find(|known| known.path == database)?.device
 }
 
 fn age_seconds(process: &ProcessId) -> Option<u64> {
@@ -381,8 +403,5 @@ mod tests {
         let own = procfs::process::Process::myself().unwrap().stat().unwrap();
         let process = ProcessId { pid: std::process::id(), start_time_ticks: own.starttime };
         assert!(age_seconds(&process).unwrap() < 3600);
-        assert!(free_bytes(Path::new("/")).is_some());
-        assert_eq!(free_bytes(Path::new("/nowhere")), None);
-        assert!(device_bytes(Path::new("/")) > free_bytes(Path::new("/")));
     }
 }

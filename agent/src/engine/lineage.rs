@@ -1,13 +1,9 @@
 //! What is known of the hard links between open databases, brought to the evidence before each plan.
 
 use super::roster::Roster;
-use super::watched::Watched;
-use sexton_inspect::facts::DatabaseDirectory;
-use sexton_inspect::links;
 use sexton_tuner::lineage::{Inode, Lineage, Links, lineages};
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use tracing::debug;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Databases of a target that were found to be checkpoints, with the reason.
 ///
@@ -30,30 +26,6 @@ impl Checkpoints {
     fn retain(&mut self, open: &BTreeMap<PathBuf, Links>) {
         self.0.retain(|inode, _| open.values().any(|links| links.inode == *inode));
     }
-}
-
-/// Reads the hard links of a target's database anew; gives the numbers of the SST files that have some.
-pub fn read_links(watched: &mut Watched, database: &DatabaseDirectory) -> Vec<u64> {
-    match links::read(database) {
-        Ok(read) => {
-            let numbers = read.files.iter().map(|file| file.number).collect();
-            watched.links.insert(database.path.clone(), read);
-            numbers
-        }
-        Err(error) => {
-            debug!(target = watched.target.name, %error, "the hard links of a database cannot be read");
-            watched.links.remove(&database.path);
-            Vec::new()
-        }
-    }
-}
-
-/// The SST files of a database that have hard links elsewhere now: a checkpoint may have been made since the
-/// last window.
-pub fn linked_files(watched: &Watched, database: &Path) -> BTreeSet<u64> {
-    let directory = watched.target.databases.iter().find(|known| known.path == database);
-    let read = directory.and_then(|directory| links::read(directory).ok());
-    read.map_or_else(BTreeSet::new, |links| links.files.iter().map(|file| file.number).collect())
 }
 
 /// Says of each database that there is evidence of whose its files are, by the links of all databases that

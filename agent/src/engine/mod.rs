@@ -1,19 +1,17 @@
 //! The loop: sentinel, window, join, rank, plan, act, verify.
 //!
-//! The engine owns everything that touches a target and runs on one thread. What to do is decided by the
-//! tuner; what the outside may see is published as a [`Snapshot`]; what the outside may ask comes in over
-//! one channel. Nobody else holds a reference into it.
+//! The engine decides and keeps what is known. It runs on one thread and waits in one place; whatever may
+//! wait on a target is asked of that target's session, on a thread of its own. What to do is decided by the
+//! tuner; what the outside may see is published as a [`Snapshot`]; what the outside may ask comes in over one
+//! channel.
 
 mod act;
 mod action_view;
 mod control;
 mod effect;
 mod error;
-mod evidence;
-mod follow;
 mod guards;
 mod lineage;
-mod looks;
 mod perf_level;
 mod policy_watch;
 mod price_check;
@@ -28,42 +26,53 @@ mod tend;
 mod throttles;
 mod verify;
 mod watched;
+mod windows;
 
 pub use control::Control;
 pub use error::EngineError;
 
+use crate::discovery::{Follower, Looked, Scout};
+use crate::inbox::{Event, Inbox, Post};
+use crate::session::{Answer, JobReport, PROBE_LIMIT};
 use crate::snapshot::Snapshot;
-use follow::Follower;
+use crate::worker::LeftBehind;
+use control::POLL_INTERVAL;
 use policy_watch::{News, PolicyWatch, Trouble};
-use prices::{Changed, Prices};
-use roster::{Look, Roster};
-use sexton_inspect::facts::{DatabaseDirectory, ProcessId};
+use prices::Prices;
+use roster::{Look, Roster, Sessions};
+use sexton_inspect::facts::{DatabaseDirectory, TargetId};
 use sexton_inspect::process::is_alive;
 use sexton_journal::{EventKind, Journal, OrphanedCompactions};
-use sexton_probe::governor::ProbePrices;
-use sexton_probe::{
-    KernelFeatures, Loader, Mechanism, OpenWindow, ProbeError, Sentinel, Slot, WindowResult, Windows,
-};
-use sexton_tuner::attention::wants_window;
+use sexton_probe::{KernelFeatures, Loader, Mechanism, Sentinel, Windows};
 use sexton_tuner::daily::DailyBytes;
-use sexton_tuner::governor::Allowance;
-use sexton_tuner::plan::{Budget, Plan, PlanInput, PlanTarget};
+use sexton_tuner::plan::{Action, Budget, Plan, PlanInput, PlanTarget};
 use sexton_tuner::policy::Policy;
 use sexton_tuner::run::DatabaseIdentity;
 use sexton_tuner::schedule::{BudgetBucket, io_budget_at};
 use sexton_tuner::throttle::KnownThrottles;
-use spending::Spending;
+use slice::Acting;
+use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 use watched::Watched;
 
-/// How often records are taken out of the ring buffer and hits are counted while a window is open: what a
-/// window can cost beyond its budget is what comes in that time. Counting takes some microseconds.
-const WINDOW_POLL_INTERVAL: Duration = Duration::from_millis(10);
-
-/// Processes looked into before windows and commands have their turn again.
+/// Processes looked into before others have their turn again.
 const LOOKS_AT_ONCE: usize = 16;
+
+/// Longest that the first cycle waits for the node to be searched, and one that was asked for: the files of
+/// some dozen programs are read for the first time.
+const SEARCH_WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// Shortest time that a plan waits for the files of its windows, however often there are cycles: they are
+/// read in some tens of milliseconds. What comes later belongs to the next plan.
+const JOIN_WAIT_MIN: Duration = Duration::from_millis(500);
+
+/// Longer than any plan takes to be carried out.
+const ACT_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Longest that `sexton plan` waits for them: as long as a session may take.
+const JOIN_WAIT_ONCE: Duration = Duration::from_secs(60);
 
 /// What an engine is to do.
 #[derive(Clone, Debug)]
@@ -85,6 +94,19 @@ pub struct EngineOptions {
     pub audit_log: Option<PathBuf>,
 }
 
+/// Where a cycle stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The last one is over.
+    Resting,
+    /// The node is searched for targets.
+    Searching,
+    /// Windows are open.
+    Sampling,
+    /// Sessions read the files of what the windows saw.
+    Joining,
+}
+
 /// The loop and all that it knows.
 pub struct Engine {
     options: EngineOptions,
@@ -94,7 +116,10 @@ pub struct Engine {
     windows: Windows,
     /// What hits cost here; learnt before the first window.
     prices: Prices,
+    inbox: Inbox,
+    post: Post,
     follower: Follower,
+    scout: Scout,
     roster: Roster,
     plan: Plan,
     bucket: BudgetBucket,
@@ -106,9 +131,25 @@ pub struct Engine {
     /// When the options that are set in targets were last looked after.
     options_tended: Option<Instant>,
     orphans: OrphanedCompactions,
-    /// Targets that have had a window since the last verification.
+    /// Targets that the last plan has new evidence of.
     fresh: Vec<String>,
+    /// What is wanted and has not begun.
+    queue: VecDeque<Action>,
+    /// Compactions that run, at most one on each block device.
+    acting: Vec<Acting>,
+    /// Targets that nothing more is done to before the next plan.
+    left_alone: HashSet<String>,
+    /// What was heard of jobs.
+    reports: Vec<JobReport>,
+    /// The last number that was given to a job.
+    last_job: u64,
     cycles: u64,
+    phase: Phase,
+    /// When the phase is over at the latest.
+    phase_until: Instant,
+    cycle_started: Instant,
+    /// Whether each cycle has a window on every target.
+    always_window: bool,
 }
 
 impl Engine {
@@ -117,7 +158,14 @@ impl Engine {
     /// # Errors
     /// A process that is no target, a state that cannot be used, or a kernel that refuses the programs.
     pub fn new(options: EngineOptions) -> Result<Engine, EngineError> {
-        let mut roster = Roster::new(options.pids.clone());
+        let (inbox, post) = Inbox::new().map_err(EngineError::Descriptors)?;
+        let left_behind = LeftBehind::default();
+        let sessions = Sessions {
+            hook_library: options.hook_library.clone(),
+            post: post.clone(),
+            left_behind: left_behind.clone(),
+        };
+        let roster = Roster::new(options.pids.clone(), sessions);
         roster.check()?;
         let (directory, event_file) = (options.state_directory.as_deref(), options.audit_log.as_deref());
         let mut history = Journal::open(directory, event_file, options.policy.keys, is_alive)?;
@@ -135,11 +183,15 @@ impl Engine {
         // A debt that no agent could pay off is none from here on.
         bucket.refill(budget, now);
         bucket.spend(history.take_interrupted_bytes());
+        let started = Instant::now();
         Ok(Engine {
             sentinel,
             windows: Windows::load_with(options.loader, mechanism)?,
             prices: Prices::default(),
             follower: Follower::new(),
+            scout: Scout::new(post.clone(), left_behind),
+            inbox,
+            post,
             roster,
             plan: empty_plan(now),
             bucket,
@@ -149,7 +201,16 @@ impl Engine {
             options_tended: None,
             orphans: OrphanedCompactions::default(),
             fresh: Vec::new(),
+            queue: VecDeque::new(),
+            acting: Vec::new(),
+            left_alone: HashSet::new(),
+            reports: Vec::new(),
+            last_job: 0,
             cycles: 0,
+            phase: Phase::Resting,
+            phase_until: started,
+            cycle_started: started,
+            always_window: false,
             policy_watch: options.policy_path.as_deref().map(PolicyWatch::new),
             options,
         })
@@ -158,13 +219,11 @@ impl Engine {
     /// Cycles until told to stop.
     pub fn run(&mut self, control: &mut Control) {
         while !control.stopped() {
-            let started = Instant::now();
-            self.cycle(control, false);
-            let interval = self.options.policy.timing.interval.duration();
-            while control.waits_until(started + interval) {
-                self.follower.wait(control.patience(started + interval));
-                self.follow(control);
-            }
+            self.advance(control);
+            self.turn(control, POLL_INTERVAL);
+        }
+        while !self.acting.is_empty() {
+            self.turn(control, POLL_INTERVAL);
         }
         self.put_back_all();
         self.history.interrupt_in_doubt();
@@ -172,30 +231,234 @@ impl Engine {
 
     /// One cycle with a window on every target, for `sexton plan`.
     pub fn cycle_once(&mut self) -> Snapshot {
-        self.cycle(&mut Control::detached(), true);
+        let mut control = Control::detached();
+        self.always_window = true;
+        while self.cycles == 0 {
+            self.advance(&mut control);
+            self.turn(&mut control, POLL_INTERVAL);
+        }
         self.snapshot()
     }
 
-    fn cycle(&mut self, control: &mut Control, always_window: bool) {
-        self.follow(control);
+    /// Takes the cycle on as far as it can go without waiting, at most to its end.
+    fn advance(&mut self, control: &mut Control) {
+        loop {
+            let before = self.phase;
+            self.step_on(control);
+            if self.phase == before || self.phase == Phase::Resting {
+                return;
+            }
+        }
+    }
+
+    fn step_on(&mut self, control: &mut Control) {
+        let is_late = Instant::now() >= self.phase_until;
+        match self.phase {
+            Phase::Resting if is_late || control.take_cycle_now() => self.begin_cycle(control),
+            Phase::Searching if is_late || !self.scout.is_sweeping() => self.sample(control),
+            Phase::Sampling => {
+                self.follow_windows(is_late);
+                if !self.has_windows_of_cycle() {
+                    self.enter(Phase::Joining, self.join_wait());
+                }
+            }
+            Phase::Joining if is_late || !self.awaits_evidence() => self.decide(control),
+            Phase::Resting | Phase::Searching | Phase::Joining => {}
+        }
+    }
+
+    fn enter(&mut self, phase: Phase, limit: Duration) {
+        (self.phase, self.phase_until) = (phase, Instant::now() + limit);
+    }
+
+    fn join_wait(&self) -> Duration {
+        let interval = self.options.policy.timing.interval.duration().max(JOIN_WAIT_MIN);
+        if self.always_window { JOIN_WAIT_ONCE } else { interval }
+    }
+
+    fn awaits_evidence(&self) -> bool {
+        self.roster.watched.iter().any(|watched| watched.awaits_evidence)
+    }
+
+    fn begin_cycle(&mut self, control: &mut Control) {
+        self.cycle_started = Instant::now();
+        let is_first = self.cycles == 0;
         let at_once = self.follow_policy(control.take_reload()) | self.follower.take_incomplete();
-        self.roster.sweep(at_once, &self.options.policy, &mut self.sentinel);
+        if self.roster.is_sweep_due(at_once, &mut self.sentinel) {
+            let watched = self.roster.watched.iter().map(|watched| watched.target.id).collect();
+            self.scout.sweep(self.roster.pids(), watched);
+        }
+        for watched in &mut self.roster.watched {
+            if !watched.awaits_evidence {
+                watched.ask(&self.post, "looking at its files", PROBE_LIMIT, |session| session.probe(false));
+            }
+        }
+        self.forget_gone();
         self.history.retry();
         self.bucket.spend(self.history.take_interrupted_bytes());
+        // What is found later is looked at in the next cycle.
+        let is_waited_for = at_once || is_first;
+        self.enter(Phase::Searching, if is_waited_for { SEARCH_WAIT_MAX } else { Duration::ZERO });
+    }
+
+    fn sample(&mut self, control: &mut Control) {
         self.read_totals();
-        self.observe(control, always_window);
+        self.open_windows();
+        self.enter(Phase::Sampling, self.options.policy.timing.window.duration());
+        if self.has_windows_of_cycle() {
+            control.publish(self.snapshot());
+        }
+    }
+
+    /// What is known now is planned with, and the plan is carried out.
+    fn decide(&mut self, control: &mut Control) {
+        // Nothing of the cycle is due while commands are waited for.
+        self.enter(Phase::Resting, ACT_TIME_MAX);
         self.end_in_doubt();
         self.bucket.spend(self.history.take_interrupted_bytes());
         self.lift_pins();
         self.tend_throttles(control);
         self.make_plan();
         self.emit_plan();
+        self.take_plan();
         self.verify();
         self.cycles += 1;
         control.publish(self.snapshot());
         self.follow_orphans();
+        self.left_alone.clear();
         self.act(control);
         control.publish(self.snapshot());
+        let interval = self.options.policy.timing.interval.duration();
+        (self.phase, self.phase_until) = (Phase::Resting, self.cycle_started + interval);
+    }
+
+    /// Waits until something has happened, at most for `limit`, and takes it in. What changed is published at
+    /// once.
+    fn turn(&mut self, control: &mut Control, limit: Duration) {
+        self.follower.wait_beside(self.inbox.descriptor(), self.patience(limit));
+        control.take_commands();
+        let mut changed = self.let_go();
+        while let Some(event) = self.inbox.take() {
+            changed |= self.handle(event);
+        }
+        self.look_into_new();
+        self.follow_actions(control);
+        changed |= self.give_up_late();
+        self.forget_gone();
+        self.tend_options();
+        if changed {
+            control.publish(self.snapshot());
+        }
+    }
+
+    /// Until something is due.
+    fn patience(&self, limit: Duration) -> Duration {
+        let workers = self.roster.watched.iter().filter_map(|watched| watched.worker.deadline());
+        let phase = Some(self.phase_until).filter(|_| self.phase != Phase::Sampling);
+        let due = workers.chain(self.scout.deadline()).chain(phase).min();
+        let limit = if self.has_open_windows() { limit.min(windows::POLL_INTERVAL) } else { limit };
+        due.map_or(limit, |due| limit.min(due.saturating_duration_since(Instant::now())))
+    }
+
+    /// Takes in what another thread has done; gives whether it changes what is shown.
+    fn handle(&mut self, event: Event) -> bool {
+        match event {
+            Event::Looked(looked) => self.take_looked(looked),
+            Event::Swept(took) => {
+                self.scout.note_swept();
+                self.roster.note_swept(took);
+                false
+            }
+            Event::Answered { target, generation, answer } => {
+                let watched = self.roster.get_mut(target);
+                if watched.is_some_and(|watched| watched.worker.is_current(generation)) {
+                    self.take_answer(target, answer);
+                }
+                false
+            }
+        }
+    }
+
+    fn take_answer(&mut self, id: TargetId, answer: Answer) {
+        let Some(watched) = self.roster.get_mut(id) else { return };
+        match answer {
+            Answer::StandsStill(why) => watched.worker.suspend(why),
+            Answer::HookSilent(why) => {
+                watched.worker.suspend(&why);
+                watched.is_hook_silent = true;
+            }
+            Answer::Present { is_hook_asked } => watched.note_present(is_hook_asked),
+            Answer::JobBegun => {}
+            Answer::Job(report) => self.reports.push(*report),
+            Answer::Evidence(read) => {
+                if let Some(offset) = read.fetcher_offset {
+                    self.windows.note_file_offset(watched.slot, offset);
+                }
+                watched.take_evidence(*read);
+            }
+        }
+    }
+
+    fn take_looked(&mut self, looked: Looked) -> bool {
+        let (pid, took, is_sweep) = (looked.pid, looked.took, looked.is_sweep);
+        self.scout.note_looked(pid);
+        match self.roster.take_looked(looked, &self.options.policy, &mut self.sentinel) {
+            Look::Nothing if is_sweep => false,
+            Look::Nothing => {
+                self.follower.found_nothing(took);
+                false
+            }
+            Look::Gone => {
+                self.follower.settled(pid);
+                false
+            }
+            Look::Found { is_new, has_databases } => {
+                if has_databases {
+                    self.follower.settled(pid);
+                }
+                is_new
+            }
+        }
+    }
+
+    fn look_into_new(&mut self) {
+        for _ in 0..LOOKS_AT_ONCE {
+            let Some(pid) = self.follower.due() else { break };
+            self.scout.look(pid);
+        }
+    }
+
+    /// Gives up what has missed its deadline, and tries those again that have; gives whether that changes
+    /// what is shown.
+    fn give_up_late(&mut self) -> bool {
+        let now = Instant::now();
+        let hanging = self.scout.expire(now);
+        let mut news = Vec::new();
+        for watched in &mut self.roster.watched {
+            let pid = watched.target.process.pid;
+            if Some(pid) == hanging && watched.worker.trouble().is_none() {
+                watched.worker.suspend("its program's files cannot be read");
+            }
+            watched.worker.expire(now);
+            watched.probe(&self.post);
+            watched.awaits_evidence &= watched.worker.trouble().is_none();
+            let target = watched.target.name.clone();
+            match (watched.worker.trouble(), watched.told_unresponsive) {
+                (Some(trouble), None) => {
+                    news.push(EventKind::TargetUnresponsive { target, pid, reason: trouble.reason.clone() });
+                    watched.told_unresponsive = Some(trouble.since);
+                }
+                (None, Some(since)) => {
+                    let after_seconds = since.elapsed().as_secs_f64();
+                    news.push(EventKind::TargetResponsive { target, pid, after_seconds });
+                    watched.told_unresponsive = None;
+                }
+                _ => {}
+            }
+        }
+        let changed = !news.is_empty();
+        news.into_iter().for_each(|what| self.history.emit(what));
+        changed
     }
 
     /// Looks at the policy's file; gives whether another one is in force now.
@@ -221,31 +484,6 @@ impl Engine {
                 self.history.emit(EventKind::PolicyBroken { path, reason });
                 false
             }
-        }
-    }
-
-    /// Lets go of targets that have ended or changed since the last time, and looks into new processes.
-    /// What changed is published at once. Options that are set in targets are looked after.
-    fn follow(&mut self, control: &Control) {
-        let mut changed = self.let_go();
-        for _ in 0..LOOKS_AT_ONCE {
-            let Some(pid) = self.follower.due() else { break };
-            let began = Instant::now();
-            match self.roster.look(pid, &self.options.policy, &mut self.sentinel) {
-                Look::Nothing => self.follower.found_nothing(began),
-                Look::Gone => self.follower.settled(pid),
-                Look::Found { is_new, has_databases } => {
-                    changed |= is_new;
-                    if has_databases {
-                        self.follower.settled(pid);
-                    }
-                }
-            }
-        }
-        self.forget_gone();
-        self.tend_options();
-        if changed {
-            control.publish(self.snapshot());
         }
     }
 
@@ -276,153 +514,6 @@ impl Engine {
         }
     }
 
-    /// The sentinel's turn: what did every target count since the last cycle?
-    fn read_totals(&mut self) {
-        let sentinel = &mut self.sentinel;
-        let readings: Vec<_> =
-            self.roster.watched.iter().map(|watched| (watched.slot, sentinel.read(watched.slot))).collect();
-        // What was read of a process that is another program by now was not its counters.
-        self.let_go();
-        for (slot, reading) in readings {
-            let watched = self.roster.watched.iter_mut().find(|watched| watched.slot == slot);
-            match (watched, reading) {
-                (Some(watched), Ok(reading)) => watched.take_reading(reading),
-                (Some(watched), Err(error)) => {
-                    warn!(target = watched.target.name, %error, "cannot read totals");
-                }
-                (None, _) => {}
-            }
-        }
-    }
-
-    /// Windows on the targets that deserve one, all at the same time, each until its own end.
-    fn observe(&mut self, control: &mut Control, always: bool) {
-        self.open_windows(always);
-        if !self.has_open_windows() {
-            return;
-        }
-        control.publish(self.snapshot());
-        let until = Instant::now() + self.options.policy.timing.window.duration();
-        while control.waits_until(until) && self.has_open_windows() {
-            self.follower.wait(control.patience(until).min(WINDOW_POLL_INTERVAL));
-            if let Err(error) = self.windows.poll() {
-                warn!(%error, "while a window is open");
-            }
-            self.follow(control);
-            self.close_windows(control, Spending::is_over);
-        }
-        self.close_windows(control, |_| true);
-    }
-
-    fn has_open_windows(&self) -> bool {
-        self.roster.watched.iter().any(|watched| watched.window.is_some())
-    }
-
-    fn open_windows(&mut self, always: bool) {
-        let policy = &self.options.policy;
-        let mut wanted = Vec::new();
-        for watched in &mut self.roster.watched {
-            // A plan is made of what this cycle's window sees, never of an earlier one's.
-            watched.forget_observations();
-            let due = always
-                || self.history.pending(&watched.target.name).next().is_some()
-                || wants_window(&watched.interval, since_window_ns(&self.history, watched), policy);
-            if !due || watched.is_blind() {
-                continue;
-            }
-            if let Allowance::Window { length_ns, credit_ns } =
-                watched.spending.allowance(policy.timing.window)
-            {
-                wanted.push((watched.slot, length_ns, credit_ns));
-            }
-        }
-        if wanted.is_empty() {
-            return;
-        }
-        self.learn_prices();
-        for (slot, length_ns, credit_ns) in wanted {
-            self.open_window(slot, length_ns, credit_ns);
-        }
-    }
-
-    fn open_window(&mut self, slot: Slot, length_ns: u64, credit_ns: u64) {
-        let policy = &self.options.policy;
-        let shares_process = self.roster.shares_process(slot);
-        let Some(watched) = self.roster.watched.iter_mut().find(|watched| watched.slot == slot) else {
-            return;
-        };
-        if shares_process {
-            // The same threads may run into the probes of both.
-            watched.forget_price_check();
-        }
-        let prices = self.prices.in_force().corrected(watched.spending.correction_ratio());
-        let credit = prices.credit(credit_ns, &watched.target.module.sites);
-        let thresholds = watched.thresholds(policy);
-        watched.last_window = Some(Instant::now());
-        debug!(target = watched.target.name, length_ns, credit_ns, "a window opens");
-        match self.windows.open(&watched.target, watched.slot, thresholds, &credit, &watched.last) {
-            Ok(window) => {
-                watched.spending.begin_window(length_ns);
-                watched.window = Some(window);
-            }
-            Err(error) => warn!(target = watched.target.name, %error, "cannot open a window"),
-        }
-    }
-
-    /// Learns what hits cost here where it is time to. What was found out by the former prices holds by the
-    /// new ones.
-    fn learn_prices(&mut self) {
-        let Some(Changed { former, current }) = self.prices.learn(&mut self.windows) else { return };
-        for watched in &mut self.roster.watched {
-            watched
-                .spending
-                .learnt_prices_changed(|hits| current.cost_ns(hits) as f64 / former.cost_ns(hits) as f64);
-        }
-    }
-
-    /// Counts what the open windows have cost so far and closes those that are over; what they saw is the
-    /// evidence of this cycle.
-    fn close_windows(&mut self, control: &Control, is_over: impl Fn(&Spending) -> bool) {
-        let prices = self.prices.in_force();
-        let mut results = Vec::new();
-        for watched in &mut self.roster.watched {
-            let Some(mut window) = watched.window.take() else { continue };
-            let counted = account(&mut self.windows, &mut window, &prices, &mut watched.spending);
-            if let Err(error) = &counted {
-                warn!(target = watched.target.name, %error, "what a window costs cannot be counted: it closes");
-            }
-            if counted.is_ok() && !is_over(&watched.spending) {
-                watched.window = Some(window);
-                continue;
-            }
-            match settle(&mut self.sentinel, &mut self.windows, watched, window, &prices) {
-                Ok(result) => results.push((watched.target.id, result)),
-                Err(error) => warn!(target = watched.target.name, %error, "the window is lost"),
-            }
-        }
-        for (id, result) in results {
-            let known = self.roster.watched.iter_mut().find(|watched| watched.target.id == id);
-            if let Some(watched) = known {
-                self.fresh.push(watched.target.name.clone());
-                evidence::update(watched, result, self.options.hook_library.as_deref());
-            }
-            // Reading SST files takes its time: nobody who starts meanwhile waits for all of them.
-            self.follow(control);
-        }
-    }
-
-    /// Closes the window of a process that has ended: what is known of it counts, and there is nothing left
-    /// to plan for.
-    fn end_window(&mut self, process: &ProcessId) {
-        for watched in self.roster.watched.iter_mut().filter(|watched| watched.target.process == *process) {
-            let Some(window) = watched.window.take() else { continue };
-            let prices = self.prices.in_force();
-            if let Err(error) = settle(&mut self.sentinel, &mut self.windows, watched, window, &prices) {
-                warn!(target = watched.target.name, %error, "the window is lost");
-            }
-        }
-    }
-
     fn make_plan(&mut self) {
         let now = jiff::Timestamp::now();
         let policy = &self.options.policy;
@@ -438,6 +529,7 @@ impl Engine {
         }
         lineage::tell_lineages(&mut self.roster);
         self.bucket.refill(io_budget_at(policy, now), now);
+        let available_bytes = self.bucket.available_bytes().saturating_sub(self.reserved_bytes());
         let targets: Vec<PlanTarget<'_>> = self
             .roster
             .watched
@@ -451,7 +543,7 @@ impl Engine {
         let plan = sexton_tuner::plan(&PlanInput {
             policy,
             targets: &targets,
-            budget: Budget { available_bytes: self.bucket.available_bytes() },
+            budget: Budget { available_bytes },
             throttles: &self.throttles,
             now,
             previous: Some(&self.plan),
@@ -468,6 +560,9 @@ impl Engine {
     /// Emits what is new in the plan. Only a window brings refusals: those of a target that had none now are
     /// still in force.
     fn emit_plan(&mut self) {
+        let take = |watched: &mut Watched| std::mem::take(&mut watched.is_fresh);
+        let fresh = self.roster.watched.iter_mut().filter_map(|it| take(it).then(|| it.target.name.clone()));
+        self.fresh = fresh.collect();
         for target in &self.fresh {
             let refusals = self.plan.refusals.iter().filter(|refusal| refusal.target == *target);
             self.history.emit_refusals(target, &refusals.collect::<Vec<_>>());
@@ -482,64 +577,6 @@ impl Engine {
 /// The databases that a target has open.
 fn databases(watched: &Watched) -> Vec<DatabaseIdentity> {
     watched.target.databases.iter().map(DatabaseDirectory::identity).collect()
-}
-
-/// Time since a window was last open on a target, nanoseconds; one of an earlier run counts as well, unless
-/// something was still wanted then. `None`: look at once.
-fn since_window_ns(history: &Journal, watched: &Watched) -> Option<u64> {
-    watched.since_window_ns().or_else(|| history.since_window_ns(&databases(watched)))
-}
-
-/// Takes the probes of a target away and adds what they saw to its sums.
-fn settle(
-    sentinel: &mut Sentinel,
-    windows: &mut Windows,
-    watched: &mut Watched,
-    mut window: OpenWindow,
-    prices: &ProbePrices,
-) -> Result<WindowResult, ProbeError> {
-    let Watched { target, identities, .. } = &mut *watched;
-    let learnt = windows.learn_file_offset(&mut window, |fetcher| identities.find_file(target, fetcher));
-    let collected = learnt.and_then(|()| sentinel.read(watched.slot)).and_then(|settling| {
-        window.disarm();
-        let closing = sentinel.read(watched.slot)?;
-        Ok((windows.collect(window, &settling, &closing)?, closing))
-    });
-    let (result, closing) = match collected {
-        Ok(collected) => collected,
-        Err(error) => {
-            watched.spending.end_window(None);
-            watched.forget_price_check();
-            return Err(error);
-        }
-    };
-    let learnt_cost_ns = prices.cost_ns(&result.probe_cost);
-    watched.spending.end_window(Some((&result.probe_cost, learnt_cost_ns)));
-    debug!(
-        target = watched.target.name,
-        operations = result.window.operations,
-        painful = result.window.operations_painful,
-        hits = result.probe_cost.total(),
-        learnt_cost_ns,
-        "a window has closed"
-    );
-    watched.take_window(&result, closing, learnt_cost_ns);
-    Ok(result)
-}
-
-/// Charges a window's hits to its target's account, and lets the programs spend what has come in since.
-fn account(
-    windows: &mut Windows,
-    window: &mut OpenWindow,
-    prices: &ProbePrices,
-    spending: &mut Spending,
-) -> Result<(), ProbeError> {
-    spending.take_cost(prices.cost_ns(&windows.hits(window)?));
-    let more_ns = spending.available_ns().saturating_sub(windows.credit_ns(window)?);
-    if more_ns > 0 {
-        windows.grant(window, more_ns)?;
-    }
-    Ok(())
 }
 
 /// Nothing to do, nothing known.

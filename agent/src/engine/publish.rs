@@ -33,6 +33,7 @@ impl Engine {
                 off_peak: policy.off_peak.as_ref().is_some_and(|off_peak| off_peak.is_open(now)),
                 budget_bytes_per_second: budget.rate.bytes_per_second(),
                 probe_prices: self.probe_prices(),
+                workers_left_behind: self.roster.left_behind(),
                 state: self.state_view(),
                 events_told: self.history.events().counts(),
             },

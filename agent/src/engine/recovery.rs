@@ -2,7 +2,7 @@
 //! nobody waits for any more are followed until their RocksDB runs none.
 
 use super::Engine;
-use super::guards::running_compactions;
+use crate::session::{READINGS_LIMIT, Session};
 use sexton_execute::ExecuteError;
 use sexton_hook_protocol::{CompactionState, ErrorKind, Finished};
 use sexton_inspect::process::is_alive;
@@ -38,16 +38,20 @@ impl Engine {
         }
     }
 
-    fn fate(&self, process: &ProcessId, in_doubt: &InDoubt) -> Fate {
+    fn fate(&mut self, process: &ProcessId, in_doubt: &InDoubt) -> Fate {
         if !is_alive(process) {
             return Fate::Unknown;
         }
         let waited = clock::now().since(&in_doubt.since);
         let patience = if waited < HOOK_WAIT_MAX { Fate::Open } else { Fate::Unknown };
-        let mut targets = self.roster.watched.iter().filter(|it| it.target.process == *process);
-        let Some(hook) = targets.find_map(|watched| watched.hook.as_ref()) else { return patience };
-        let Ok(mut hook) = hook.try_lock() else { return patience };
-        match hook.compaction_status(in_doubt.job.0) {
+        let mut targets = self.roster.watched.iter_mut().filter(|it| it.target.process == *process);
+        let Some(watched) = targets.find(|watched| watched.hook.is_connected) else { return patience };
+        let job = in_doubt.job.0;
+        let ask = move |session: &mut Session| session.converse(|hook| hook.compaction_status(job));
+        let Some(Some(state)) = watched.call("an earlier run's job", READINGS_LIMIT, ask) else {
+            return patience;
+        };
+        match state {
             Ok(CompactionState::Running { .. }) => Fate::Open,
             Ok(CompactionState::Finished(finished)) => Fate::Ended(finished),
             Err(ExecuteError::Hook { kind: ErrorKind::NotFound, .. }) => Fate::Unknown,
@@ -60,10 +64,10 @@ impl Engine {
         for (process, database) in self.history.take_interrupted() {
             self.orphans.add(process, database);
         }
-        let watched = &self.roster.watched;
+        let watched = &mut self.roster.watched;
         self.orphans.keep(is_alive, |process, database| {
-            let watched = watched.iter().find(|watched| watched.target.process == *process)?;
-            running_compactions(watched, database)
+            let watched = watched.iter_mut().find(|watched| watched.target.process == *process)?;
+            watched.running_compactions(vec![database.to_owned()]).pop()?.1
         });
     }
 }

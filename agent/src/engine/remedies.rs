@@ -1,17 +1,15 @@
 //! Remedies other than compaction: flushing a column family, setting one of its options. Both need the hook.
 
-use super::guards::properties;
 use super::tend::{note_value, value_in_force};
 use super::{Control, Engine};
+use crate::session::Session;
 use sexton_execute::{ExecuteError, FlushTask, OptionTask, SettingTask, Task};
-use sexton_hook_protocol::ColumnFamilyPointers;
-use sexton_inspect::facts::ProcessId;
 use sexton_journal::{Begun, OptionRecord, Wish, clock};
 use sexton_tuner::evidence::MemtableDeletions;
 use sexton_tuner::plan::{Flush, SetOptions};
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::run::{ActionId, ActionKind, End, Outcome, Place, SettingChange, is_same_value};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tracing::{debug, info, warn};
 
@@ -38,10 +36,12 @@ impl Engine {
         control.begin_action();
         control.publish(self.snapshot());
         let started = Instant::now();
-        let task = self
-            .located(&subject)
-            .map(|(process, column_family)| Task::Flush(FlushTask { process, column_family }));
-        let result = task.and_then(|task| self.carry_out(&flush.target, &task, control));
+        let place = (PathBuf::from(&flush.database), flush.column_family.clone());
+        let task = move |session: &Session| {
+            let column_family = session.pointers_of(&place.0, &place.1)?;
+            Ok(Task::Flush(FlushTask { process: session.process(), column_family }))
+        };
+        let result = self.carry_out(&flush.target, task, control);
         if result.is_ok() {
             self.charge(flush.cost_bytes);
         }
@@ -67,12 +67,14 @@ impl Engine {
         let Some(id) = self.begin_remedy(&subject, Some(record.clone())) else { return };
         control.begin_action();
         let started = Instant::now();
-        let task = self.located(&subject).map(|(process, column_family)| {
-            let (name, value) = (set.name.clone(), set.value.clone());
-            let restore = Some(set.restore.clone());
-            Task::Set(SettingTask::Option(OptionTask { process, column_family, name, value, restore }))
-        });
-        let result = task.and_then(|task| self.carry_out(&set.target, &task, control));
+        let wanted = set.clone();
+        let task = move |session: &Session| {
+            let SetOptions { database, column_family, name, value, restore, .. } = wanted;
+            let column_family = session.pointers_of(Path::new(&database), &column_family)?;
+            let (process, restore) = (session.process(), Some(restore));
+            Ok(Task::Set(SettingTask::Option(OptionTask { process, column_family, name, value, restore })))
+        };
+        let result = self.carry_out(&set.target, task, control);
         match &result {
             Ok(_) => {
                 if let Some(watched) = self.watched_mut(&set.target) {
@@ -122,20 +124,10 @@ impl Engine {
         (!self.history.options().has(&record)).then_some(record)
     }
 
-    /// Where the column family is.
-    fn located(&self, subject: &Subject<'_>) -> Result<(ProcessId, ColumnFamilyPointers), ExecuteError> {
-        let watched = self.watched(subject.target)?;
-        let handles = watched.identities.handles(Path::new(subject.database), subject.column_family);
-        let handles = handles.ok_or_else(|| ExecuteError::Request {
-            reason: format!("no probe has seen the column family {} being opened yet", subject.column_family),
-        })?;
-        Ok((watched.target.process, handles.of(subject.column_family)))
-    }
-
     /// Deletions in the column family's memtables, by RocksDB's own count.
-    fn memtable_deletions(&self, subject: &Subject<'_>) -> Option<u64> {
-        let watched = self.roster.watched.iter().find(|watched| watched.target.name == subject.target)?;
-        let read = properties(watched, Path::new(subject.database), subject.column_family)?;
+    fn memtable_deletions(&mut self, subject: &Subject<'_>) -> Option<u64> {
+        let watched = self.watched_mut(subject.target)?;
+        let read = watched.properties(Path::new(subject.database), subject.column_family)?;
         read.memtable_deletions().map(MemtableDeletions::total)
     }
 
@@ -161,12 +153,11 @@ impl Engine {
         result: Result<String, ExecuteError>,
         memtable_deletions_before: Option<u64>,
     ) {
-        let handles = self.located(subject).map(|(_, pointers)| pointers);
         if let Some(watched) = self.watched_mut(subject.target) {
             watched.note_action(result.is_ok());
-            if let (Err(ExecuteError::Hook { .. }), Ok(pointers)) = (&result, handles) {
-                watched.identities.forget(pointers.database);
-            }
+        }
+        if let Err(ExecuteError::Hook { .. }) = &result {
+            self.forget_pointers(subject.target, subject.database);
         }
         let (outcome, message) = match &result {
             Ok(outcome) => {

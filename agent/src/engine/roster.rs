@@ -1,6 +1,10 @@
 //! Which targets are watched: processes that come, that stay, and that have gone.
 
 use super::watched::Watched;
+use crate::discovery::Looked;
+use crate::inbox::Post;
+use crate::session::{Reporter, Session};
+use crate::worker::{LeftBehind, Worker};
 use sexton_inspect::error::InspectError;
 use sexton_inspect::facts::{ProcessId, Target, TargetId};
 use sexton_inspect::inspect::Inspector;
@@ -8,6 +12,7 @@ use sexton_inspect::process::is_alive;
 use sexton_probe::{OpenWindow, ProbeError, Sentinel, Slot, TARGETS_MAX};
 use sexton_tuner::policy::{Policy, TargetPolicy};
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 
@@ -73,9 +78,36 @@ pub struct Lost {
     since: Instant,
 }
 
+/// Makes sessions, each on its worker's thread.
+pub struct Sessions {
+    /// The hook's library, where it was named.
+    pub hook_library: Option<PathBuf>,
+    /// Where they report to.
+    pub post: Post,
+    /// Threads that were left behind, of all workers.
+    pub left_behind: LeftBehind,
+}
+
+impl Sessions {
+    /// A worker for a target.
+    pub fn worker(&self, target: &Target) -> Worker<Session> {
+        let name = format!("sexton-{}", target.process.pid);
+        Worker::new(name, self.left_behind.clone(), self.making(target))
+    }
+
+    /// How its session is made.
+    pub fn making(&self, target: &Target) -> impl Fn(u64) -> Session + Send + Sync + 'static {
+        let (target, library, post) = (target.clone(), self.hook_library.clone(), self.post.clone());
+        move |generation| {
+            let reporter = Reporter { post: post.clone(), target: target.id, generation };
+            Session::new(target.clone(), library.clone(), reporter)
+        }
+    }
+}
+
 /// The targets of one agent.
 pub struct Roster {
-    inspector: Inspector,
+    sessions: Sessions,
     /// Processes asked for by pid; empty: the policy's match decides.
     pids: Vec<u32>,
     pub watched: Vec<Watched>,
@@ -85,20 +117,22 @@ pub struct Roster {
     refused: HashSet<TargetId>,
     /// Errors that were told of.
     told: HashSet<String>,
+    is_denial_told: bool,
     next_sweep: Option<Instant>,
 }
 
 impl Roster {
     /// A roster for these processes, or for all that the policy matches.
-    pub fn new(pids: Vec<u32>) -> Roster {
+    pub fn new(pids: Vec<u32>, sessions: Sessions) -> Roster {
         Roster {
-            inspector: Inspector::new(),
+            sessions,
             pids,
             watched: Vec::new(),
             lost: Vec::new(),
             gone: Vec::new(),
             refused: HashSet::new(),
             told: HashSet::new(),
+            is_denial_told: false,
             next_sweep: None,
         }
     }
@@ -107,11 +141,34 @@ impl Roster {
     ///
     /// # Errors
     /// The first process that cannot be a target.
-    pub fn check(&mut self) -> Result<(), InspectError> {
-        for pid in self.pids.clone() {
-            self.inspector.inspect(pid)?;
-        }
-        Ok(())
+    pub fn check(&self) -> Result<(), InspectError> {
+        let mut inspector = Inspector::new();
+        self.pids.iter().try_for_each(|pid| inspector.inspect(*pid).map(drop))
+    }
+
+    /// The processes that were asked for by pid; empty: all that the policy matches.
+    pub fn pids(&self) -> &[u32] {
+        &self.pids
+    }
+
+    /// Threads of workers that were left behind.
+    pub fn left_behind(&self) -> usize {
+        self.sessions.left_behind.count()
+    }
+
+    /// A target that is watched.
+    pub fn get(&self, id: TargetId) -> Option<&Watched> {
+        self.watched.iter().find(|watched| watched.target.id == id)
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, id: TargetId) -> Option<&mut Watched> {
+        self.watched.iter_mut().find(|watched| watched.target.id == id)
+    }
+
+    /// The target that a plan calls so.
+    pub fn named(&self, name: &str) -> Option<&Watched> {
+        self.watched.iter().find(|watched| watched.target.name == name)
     }
 
     /// Whether a process could be a target at all.
@@ -119,51 +176,50 @@ impl Roster {
         self.pids.is_empty() || self.pids.contains(&pid)
     }
 
-    /// Whether the process of the target in this slot is watched in another slot too: it has two copies of
-    /// RocksDB.
-    pub fn shares_process(&self, slot: Slot) -> bool {
-        let process = self.watched.iter().find(|watched| watched.slot == slot).map(|it| it.target.process);
-        self.watched.iter().filter(|watched| Some(watched.target.process) == process).count() > 1
+    /// Whether the target's process is another target, too: it has two copies of RocksDB.
+    pub fn shares_process(&self, id: TargetId) -> bool {
+        self.watched.iter().filter(|watched| watched.target.process == id.process).count() > 1
     }
 
-    /// Searches for targets when it is time, or at once.
-    pub fn sweep(&mut self, now: bool, policy: &Policy, sentinel: &mut Sentinel) {
+    /// Lets go of targets that have ended; gives whether it is time to search the node.
+    pub fn is_sweep_due(&mut self, at_once: bool, sentinel: &mut Sentinel) -> bool {
         self.drop_ended(sentinel);
-        if !now && self.next_sweep.is_some_and(|at| Instant::now() < at) {
-            return;
-        }
-        let began = Instant::now();
-        self.refused.retain(|id| is_alive(&id.process));
-        let mut found = HashSet::new();
-        for target in self.find() {
-            found.insert(target.id);
-            if let Err(refusal) = self.take(target, policy, sentinel) {
-                self.refuse(refusal);
-            }
-        }
-        self.drop_without_rocksdb(&found, sentinel);
-        self.next_sweep = Some(began + SWEEP_INTERVAL.max(began.elapsed() * PAUSE_FOR_SWEEP));
+        at_once || self.next_sweep.is_none_or(|at| Instant::now() >= at)
     }
 
-    /// Looks into one process that is new, or that may have loaded RocksDB or opened a database since. What
-    /// goes wrong is not told: the process may just be starting, and the sweep comes back to it.
-    pub fn look(&mut self, pid: u32, policy: &Policy, sentinel: &mut Sentinel) -> Look {
-        let targets = match self.inspector.glance(pid) {
+    /// The node has been searched.
+    pub fn note_swept(&mut self, took: Duration) {
+        self.is_denial_told = false;
+        self.refused.retain(|id| is_alive(&id.process));
+        self.next_sweep =
+            Some(Instant::now() + SWEEP_INTERVAL.saturating_sub(took).max(took * PAUSE_FOR_SWEEP));
+    }
+
+    /// Takes in what was found in one process. What goes wrong with one that was looked at by itself is not
+    /// told: the process may just be starting, and the sweep comes back to it.
+    pub fn take_looked(&mut self, looked: Looked, policy: &Policy, sentinel: &mut Sentinel) -> Look {
+        let Looked { pid, found, gone, is_sweep, .. } = looked;
+        let is_gone = |watched: &mut Watched, _: &mut Sentinel| gone.contains(&watched.target.id);
+        let mut is_new = self.let_go(sentinel, is_gone);
+        let targets = match found {
             Ok(targets) => targets,
-            Err(InspectError::NoSuchProcess { .. }) => return Look::Gone,
+            Err(InspectError::NoSuchProcess { .. }) if self.pids.is_empty() || !is_sweep => {
+                return Look::Gone;
+            }
             Err(error) => {
-                debug!(pid, %error, "nothing to watch yet");
+                self.note_not_read(pid, &error, is_sweep);
                 return Look::Nothing;
             }
         };
         let has_databases = targets.iter().all(|target| !target.databases.is_empty());
-        let (mut is_new, mut is_wanted) = (false, false);
+        let mut is_wanted = false;
         for target in targets {
             match self.take(target, policy, sentinel) {
                 Ok(taken) => {
                     is_new |= taken == Taken::Admitted;
                     is_wanted |= taken != Taken::Unwanted;
                 }
+                Err(refusal) if is_sweep => self.refuse(refusal),
                 Err(refusal) => {
                     debug!(pid, error = %refusal.error, "cannot be watched yet");
                     return Look::Nothing;
@@ -171,6 +227,17 @@ impl Roster {
             }
         }
         if is_wanted { Look::Found { is_new, has_databases } } else { Look::Gone }
+    }
+
+    /// Of those that may not be looked into only the first of a search is told.
+    fn note_not_read(&mut self, pid: u32, error: &InspectError, is_sweep: bool) {
+        let is_denied = matches!(error, InspectError::PermissionDenied { .. });
+        let is_usual = matches!(error, InspectError::NoRocksDb { .. }) && self.pids.is_empty();
+        if !is_sweep || is_usual || is_denied && self.is_denial_told {
+            return debug!(pid, %error, "nothing to watch yet");
+        }
+        self.is_denial_told |= is_denied;
+        self.say_once(error);
     }
 
     /// Lets go of the targets of a process that has ended, with what they counted last. Gives whether there
@@ -212,26 +279,6 @@ impl Roster {
         std::mem::take(&mut self.gone)
     }
 
-    fn find(&mut self) -> Vec<Target> {
-        let results = if self.pids.is_empty() {
-            self.inspector.discover()
-        } else {
-            let of_pid = |pid: &u32| match self.inspector.inspect_all(*pid) {
-                Ok(targets) => targets.into_iter().map(Ok).collect(),
-                Err(error) => vec![Err(error)],
-            };
-            self.pids.iter().flat_map(of_pid).collect()
-        };
-        let mut found = Vec::new();
-        for result in results {
-            match result {
-                Ok(target) => found.push(target),
-                Err(error) => self.say_once(&error),
-            }
-        }
-        found
-    }
-
     /// A process that cannot be read is tried at every sweep and told of once.
     fn say_once(&mut self, error: &InspectError) {
         if self.told.len() < TOLD_MAX && self.told.insert(error.to_string()) {
@@ -252,7 +299,7 @@ impl Roster {
         let same = self.watched.iter_mut().find(|watched| is_read_alike(&watched.target, &target));
         if let Some(watched) = same {
             // Databases are opened and closed while a process lives.
-            watched.target = target;
+            watched.take_target(target, &self.sessions);
             return Ok(Taken::Known);
         }
         // The library was loaded anew, or more is known of it now.
@@ -298,7 +345,7 @@ impl Roster {
         let reading = sentinel.read(slot).inspect_err(|_| sentinel.forget(slot))?;
         let mode = policy.mode_of(&entry);
         let probes = policy.probes_of(&entry);
-        self.watched.push(Watched::new(target, entry, mode, probes, slot, reading));
+        self.watched.push(Watched::new(target, entry, mode, probes, slot, reading, &self.sessions));
         Ok(())
     }
 
@@ -312,22 +359,6 @@ impl Roster {
         self.let_go(sentinel, |watched, _| !is_alive(&watched.target.process));
     }
 
-    /// Lets go of targets that a sweep did not find although they live: they have unloaded RocksDB, or are
-    /// another program now. One that could not be looked into this time stays.
-    fn drop_without_rocksdb(&mut self, found: &HashSet<TargetId>, sentinel: &mut Sentinel) {
-        let ids = self.watched.iter().map(|watched| watched.target.id);
-        let missing: Vec<TargetId> = ids.filter(|id| !found.contains(id)).collect();
-        for missing in missing {
-            let is_gone = match self.inspector.glance(missing.process.pid) {
-                Ok(targets) => targets.iter().all(|target| target.id != missing),
-                Err(error) => matches!(error, InspectError::NoRocksDb { .. }),
-            };
-            if is_gone {
-                self.let_go(sentinel, |watched, _| watched.target.id == missing);
-            }
-        }
-    }
-
     /// Takes the targets for which `is_gone` from the watched to the lost; gives whether there were any.
     fn let_go(
         &mut self,
@@ -339,7 +370,8 @@ impl Roster {
         for mut watched in gone {
             info!(target = watched.target.name, "gone");
             sentinel.forget(watched.slot);
-            self.gone.push(Gone { name: watched.target.name.clone(), window: watched.window.take() });
+            let name = watched.target.name.clone();
+            self.gone.push(Gone { name, window: watched.window.take() });
             self.lost.push(Lost { view: watched.view_when_lost(), since: Instant::now() });
         }
         let excess = self.lost.len().saturating_sub(LOST_MAX);

@@ -1,10 +1,14 @@
 //! One slice under guard: between two polls of it somebody watches. It is paused, goes on in halves, or is
 //! given up, as the guards say.
 
+use super::Engine;
+use super::act::StartedJob;
 use super::control::{Control, POLL_INTERVAL};
-use super::evidence::read_files;
-use super::{Engine, WINDOW_POLL_INTERVAL, account, settle};
-use sexton_execute::{ExecuteError, Executor, JobEnd, JobOutcome, JobStatus, Progress, Task};
+use super::windows::{account, settle};
+use crate::session::{Meanwhile, ReportedStatus, SstRead};
+use sexton_execute::{ExecuteError, JobEnd, JobOutcome};
+use sexton_inspect::facts::TargetId;
+use sexton_tuner::evidence::MemtableDeletions;
 use sexton_tuner::governor::Allowance;
 use sexton_tuner::guard::{self, Course, GuardRefusal};
 use sexton_tuner::latency::Latencies;
@@ -16,9 +20,6 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tracing::warn;
-
-/// How often the guards look at a slice that runs.
-const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How often a window is asked for again where the probe budget had none to give.
 const WINDOW_RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -42,110 +43,250 @@ pub struct Ran {
     pub bytes_transient: u64,
 }
 
-/// What is watched while a part of a slice runs.
-struct Watch<'a> {
-    compact: &'a CompactRange,
-    /// What the executor has told since the guards looked last.
-    heard: Progress,
-    interruptions: u32,
+/// A compaction that has begun and has not ended.
+pub struct Acting {
+    /// Its target.
+    pub target: TargetId,
+    /// The block device that its database lies on.
+    pub device: Option<u64>,
+    /// Its number.
+    pub id: ActionId,
+    /// What is compacted.
+    pub compact: CompactRange,
+    /// The same as it was priced, before its ends were closed.
+    pub priced: CompactRange,
+    /// The live files before.
+    pub files_before: Option<SstRead>,
+    /// Deletions in memtables before.
+    pub memtables_before: Option<MemtableDeletions>,
+    /// When it began.
+    pub started: Instant,
+    /// What has come of it so far.
+    pub ran: Ran,
+    parts: VecDeque<KeyRange>,
+    stage: Stage,
+}
+
+/// What a compaction does now.
+enum Stage {
+    /// The next part is to begin.
+    Next,
+    /// A part runs.
+    Running(Box<Part>),
+    /// It waits until the guards admit the rest of a part.
+    Pausing { since: Instant, looked: Instant, refusal: GuardRefusal, part: KeyRange, in_halves: bool },
+    /// Nothing is left to do.
+    Over,
+}
+
+/// A part that runs.
+struct Part {
+    range: KeyRange,
+    job: StartedJob,
+    written_before: Option<u64>,
+    course: Course,
+    is_cancelled: bool,
     /// What operations waited for since the part began, of windows that have closed.
     latencies: Latencies,
-    looked: Instant,
     window_wanted: Instant,
 }
 
-impl Watch<'_> {
-    fn hear(&mut self, news: Progress) {
-        self.heard.properties = news.properties.or(self.heard.properties);
-        if !news.loads.is_empty() {
-            self.heard.loads = news.loads;
+impl Acting {
+    /// A compaction that is about to begin.
+    pub fn new(begun: Begun) -> Acting {
+        let Begun { target, device, id, compact, priced, files_before, memtables_before } = begun;
+        let ran =
+            Ran { result: Ok(JobOutcome::default()), pauses: 0, given_up_for: None, bytes_transient: 0 };
+        Acting {
+            parts: VecDeque::from([compact.range.clone()]),
+            target,
+            device,
+            id,
+            compact,
+            priced,
+            files_before,
+            memtables_before,
+            started: Instant::now(),
+            ran,
+            stage: Stage::Next,
         }
     }
 }
 
+/// What a compaction begins with.
+pub struct Begun {
+    pub target: TargetId,
+    pub device: Option<u64>,
+    pub id: ActionId,
+    pub compact: CompactRange,
+    pub priced: CompactRange,
+    pub files_before: Option<SstRead>,
+    pub memtables_before: Option<MemtableDeletions>,
+}
+
 impl Engine {
-    /// Runs a slice to its end, through pauses and in halves where guards want it. `run` compacts one part of
-    /// it.
-    pub(super) fn run_slice(&mut self, compact: &CompactRange, id: ActionId, control: &mut Control) -> Ran {
-        let pid = self.watched_mut(&compact.target).map(|watched| watched.target.process.pid);
-        let mut parts = VecDeque::from([compact.range.clone()]);
-        let mut ran =
-            Ran { result: Ok(JobOutcome::default()), pauses: 0, given_up_for: None, bytes_transient: 0 };
-        while let Some(part) = parts.pop_front() {
-            let before = ran.result.as_ref().map(|outcome| outcome.duration).unwrap_or_default();
-            let written_before = written_bytes(pid);
-            let (result, course) = self.run_part(compact, &part, (id, ran.pauses), control);
-            if let Ok(outcome) = &result {
-                let written = written_since(pid, written_before);
-                let unseen = bytes_transient(outcome, written, compact.cost_bytes);
-                ran.bytes_transient = ran.bytes_transient.saturating_add(unseen);
-            }
-            ran.result = result.map(|outcome| added(outcome, before));
-            let Ok(JobOutcome { end: JobEnd::Cancelled { .. }, .. }) = &ran.result else {
-                if ran.result.is_err() {
-                    return ran;
-                }
-                // It ran through, if with the guard's word on its heels.
-                continue;
-            };
-            let (refusal, in_halves) = match course {
-                // Somebody else cancelled it.
-                Course::Go => return ran,
-                Course::Stop(refusal) => {
-                    ran.given_up_for = Some(refusal);
-                    return ran;
-                }
-                Course::Pause(refusal) => (refusal, false),
-                Course::Halve(refusal) => (refusal, true),
-            };
-            ran.pauses += 1;
-            self.note_pause(id, &refusal, control);
-            if !self.waits_until_bearable(compact, control) {
-                let was_asked = control.is_cancelled();
-                ran.given_up_for = (!was_asked).then_some(refusal);
-                return ran;
-            }
-            self.history.resume(id);
-            for part in self.left_of(compact, &part, in_halves).into_iter().rev() {
-                parts.push_front(part);
+    /// Takes the compactions that run a step further; gives those that are over.
+    pub(super) fn follow_slices(&mut self, control: &Control) -> Vec<Acting> {
+        let mut over = Vec::new();
+        for mut acting in std::mem::take(&mut self.acting) {
+            self.follow_slice(&mut acting, control);
+            if matches!(acting.stage, Stage::Over) {
+                over.push(acting);
+            } else {
+                self.acting.push(acting);
             }
         }
-        // All parts have ended; that the last one before a pause was cancelled is past.
-        if let Ok(outcome) = &mut ran.result {
-            outcome.end = JobEnd::Done;
-        }
-        ran
+        over
     }
 
-    fn note_pause(&mut self, id: ActionId, refusal: &GuardRefusal, control: &Control) {
-        self.history.pause(id, refusal);
-        control.publish(self.snapshot());
+    /// Takes one a step further, and begins its next part at once.
+    pub(super) fn follow_slice(&mut self, acting: &mut Acting, control: &Control) {
+        self.take_step(acting, control);
+        while matches!(acting.stage, Stage::Next) {
+            self.take_step(acting, control);
+        }
     }
 
-    /// Waits until no guard objects any more; `false` where that takes too long, or somebody cancels it.
-    fn waits_until_bearable(&mut self, compact: &CompactRange, control: &mut Control) -> bool {
-        // The guard's own wish to cancel has been met; whoever cancels from here on means all that is left.
-        control.begin_action();
-        let began = Instant::now();
-        while began.elapsed() < PAUSE_MAX {
-            control.take_commands();
-            if control.is_cancelled() || self.watched_mut(&compact.target).is_none() {
-                return false;
+    fn take_step(&mut self, acting: &mut Acting, control: &Control) {
+        acting.stage = match std::mem::replace(&mut acting.stage, Stage::Over) {
+            Stage::Next => self.begin_part(acting),
+            Stage::Running(part) => self.follow_part(acting, part, control),
+            Stage::Pausing { since, looked, refusal, part, in_halves } => {
+                if control.is_cancelled() || since.elapsed() >= PAUSE_MAX {
+                    acting.ran.given_up_for = (!control.is_cancelled()).then_some(refusal);
+                    Stage::Over
+                } else if since.elapsed() < PAUSE_MIN || looked.elapsed() < POLL_INTERVAL {
+                    Stage::Pausing { since, looked, refusal, part, in_halves }
+                } else if self.objection(&acting.compact).is_some() {
+                    Stage::Pausing { since, looked: Instant::now(), refusal, part, in_halves }
+                } else {
+                    self.history.resume(acting.id);
+                    for left in self.left_of(&acting.compact, &part, in_halves).into_iter().rev() {
+                        acting.parts.push_front(left);
+                    }
+                    Stage::Next
+                }
             }
-            self.follower.wait(POLL_INTERVAL);
-            self.follow(control);
-            if began.elapsed() >= PAUSE_MIN && self.objection(compact).is_none() {
-                return true;
+            Stage::Over => Stage::Over,
+        };
+    }
+
+    fn begin_part(&mut self, acting: &mut Acting) -> Stage {
+        let Some(range) = acting.parts.pop_front() else {
+            // All parts have ended; that the last one before a pause was cancelled is past.
+            if let Ok(outcome) = &mut acting.ran.result {
+                outcome.end = JobEnd::Done;
+            }
+            return Stage::Over;
+        };
+        if range != acting.compact.range {
+            self.history.note_job(acting.id, None);
+        }
+        match self.start_part(&acting.compact, &range) {
+            Ok(job) => Stage::Running(Box::new(Part {
+                written_before: written_bytes(Some(acting.target.process.pid)),
+                range,
+                job,
+                course: Course::Go,
+                is_cancelled: false,
+                latencies: Latencies::default(),
+                window_wanted: Instant::now(),
+            })),
+            Err(error) => {
+                acting.ran.result = Err(error);
+                Stage::Over
             }
         }
-        false
+    }
+
+    /// Hears how a part stands, asks the guards and keeps a window open on the target.
+    fn follow_part(&mut self, acting: &mut Acting, mut part: Box<Part>, control: &Control) -> Stage {
+        let result = match self.report_of(&part.job) {
+            Some(ReportedStatus::Ended(result)) => Some(result),
+            Some(ReportedStatus::Running(meanwhile)) => {
+                if meanwhile.heard.hook_job.is_some() && part.range == acting.compact.range {
+                    self.history.note_job(acting.id, meanwhile.heard.hook_job.map(JobId));
+                }
+                // Guards have had their say before it began; what cannot be stopped could only be begun a
+                // second time.
+                if part.course == Course::Go && meanwhile.can_stop {
+                    part.course = self.look_after(acting, &part, meanwhile);
+                }
+                None
+            }
+            None => self.is_heard_of(&part.job).err().map(Err),
+        };
+        if let Some(result) = result {
+            return self.end_part(acting, *part, result);
+        }
+        if !part.is_cancelled && (part.course != Course::Go || control.is_cancelled()) {
+            self.cancel_job(&part.job);
+            part.is_cancelled = true;
+        }
+        self.keep_slice_window(acting.target, &mut part);
+        Stage::Running(part)
+    }
+
+    /// Asks the guards.
+    fn look_after(&mut self, acting: &Acting, part: &Part, meanwhile: Meanwhile) -> Course {
+        let Some(watched) = self.roster.get(acting.target) else { return Course::Go };
+        let mut latencies = part.latencies.clone();
+        if let Some(Ok(open)) = watched.window.as_ref().map(|window| self.windows.latencies(window)) {
+            latencies.merge(&open);
+        }
+        let readings = self.readings_meanwhile(watched, &acting.compact, meanwhile, &latencies);
+        guard::during(&self.options.policy.guards, &readings, acting.ran.pauses)
+    }
+
+    /// A part has ended: there may be another one, or a pause before it.
+    fn end_part(
+        &mut self,
+        acting: &mut Acting,
+        mut part: Part,
+        result: Result<JobOutcome, ExecuteError>,
+    ) -> Stage {
+        self.close_slice_window(acting.target, &mut part);
+        if let Course::Pause(refusal) | Course::Halve(refusal) | Course::Stop(refusal) = &part.course {
+            self.note_objection(&acting.compact.target, refusal);
+        }
+        if let Err(ExecuteError::Hook { .. }) = &result {
+            self.forget_pointers(&acting.compact.target, &acting.compact.database);
+        }
+        let ran = &mut acting.ran;
+        let before = ran.result.as_ref().map(|outcome| outcome.duration).unwrap_or_default();
+        if let Ok(outcome) = &result {
+            let written = written_since(Some(acting.target.process.pid), part.written_before);
+            let unseen = bytes_transient(outcome, written, acting.compact.cost_bytes);
+            ran.bytes_transient = ran.bytes_transient.saturating_add(unseen);
+        }
+        ran.result = result.map(|outcome| added(outcome, before));
+        let was_cancelled = match &ran.result {
+            Ok(outcome) => matches!(outcome.end, JobEnd::Cancelled { .. }),
+            Err(_) => return Stage::Over,
+        };
+        let (refusal, in_halves) = match part.course {
+            // It ran through, if with the guard's word on its heels.
+            _ if !was_cancelled => return Stage::Next,
+            // Somebody else cancelled it.
+            Course::Go => return Stage::Over,
+            Course::Stop(refusal) => {
+                ran.given_up_for = Some(refusal);
+                return Stage::Over;
+            }
+            Course::Pause(refusal) => (refusal, false),
+            Course::Halve(refusal) => (refusal, true),
+        };
+        ran.pauses += 1;
+        self.history.pause(acting.id, &refusal);
+        let now = Instant::now();
+        Stage::Pausing { since: now, looked: now, refusal, part: part.range, in_halves }
     }
 
     /// What is still to be compacted of a part that was stopped.
     fn left_of(&mut self, compact: &CompactRange, part: &KeyRange, in_halves: bool) -> Vec<KeyRange> {
         let read = self
             .watched_mut(&compact.target)
-            .and_then(|watched| read_files(watched, Path::new(&compact.database)));
+            .and_then(|watched| watched.read_files(Path::new(&compact.database)));
         let Some(mut files) = read else { return vec![part.clone()] };
         files.retain(|file| file.column_family == compact.column_family);
         match rest(part, &files) {
@@ -155,86 +296,11 @@ impl Engine {
         }
     }
 
-    /// Drives a part of a slice to its end. Meanwhile commands are heard, processes are followed and the
-    /// guards look on; gives what they said as well.
-    pub(super) fn drive(
-        &mut self,
-        executor: &mut dyn Executor,
-        task: &Task,
-        watch: (&CompactRange, bool, (ActionId, u32)),
-        control: &mut Control,
-    ) -> (Result<JobOutcome, ExecuteError>, Course) {
-        let (compact, is_whole, (id, interruptions)) = watch;
-        let (heard, latencies) = (Progress::default(), Latencies::default());
-        let now = Instant::now();
-        let mut watch = Watch { compact, heard, interruptions, latencies, looked: now, window_wanted: now };
-        let mut course = Course::Go;
-        if !is_whole {
-            self.history.note_job(id, None);
-        }
-        let job = match executor.start(task) {
-            Ok(job) => job,
-            Err(error) => return (Err(error), course),
-        };
-        let result = loop {
-            let progress = match executor.poll(job) {
-                JobStatus::Ended(result) => break result,
-                JobStatus::Running(progress) => progress,
-            };
-            if progress.hook_job.is_some() && is_whole {
-                self.history.note_job(id, progress.hook_job.map(JobId));
-            }
-            let patience = self.patience_in_slice(compact).min(progress.poll_again_in);
-            watch.hear(progress);
-            self.follower.wait(patience);
-            self.follow(control);
-            control.take_commands();
-            // Guards have had their say before it began; what cannot be stopped could only be begun a second
-            // time.
-            if course == Course::Go && executor.can_stop() {
-                course = self.look_after(&mut watch);
-            }
-            if course != Course::Go || control.is_cancelled() {
-                executor.cancel(job);
-            }
-        };
-        self.close_slice_window(&mut watch);
-        if let Course::Pause(refusal) | Course::Halve(refusal) | Course::Stop(refusal) = &course {
-            self.note_objection(&compact.target, refusal);
-        }
-        (result, course)
-    }
-
-    /// An open window has to be looked at more often.
-    fn patience_in_slice(&self, compact: &CompactRange) -> Duration {
-        let mut watched = self.roster.watched.iter().filter(|watched| watched.target.name == compact.target);
-        if watched.any(|watched| watched.window.is_some()) { WINDOW_POLL_INTERVAL } else { POLL_INTERVAL }
-    }
-
-    /// Keeps a window open on the target as far as its probe budget goes, and asks the guards.
-    fn look_after(&mut self, watch: &mut Watch<'_>) -> Course {
-        self.keep_slice_window(watch);
-        if watch.looked.elapsed() < LOOK_INTERVAL {
-            return Course::Go;
-        }
-        watch.looked = Instant::now();
-        let mut watched = self.roster.watched.iter().filter(|it| it.target.name == watch.compact.target);
-        let Some(watched) = watched.next() else { return Course::Go };
-        let mut latencies = watch.latencies.clone();
-        if let Some(Ok(open)) = watched.window.as_ref().map(|window| self.windows.latencies(window)) {
-            latencies.merge(&open);
-        }
-        let heard = std::mem::take(&mut watch.heard);
-        let readings = self.readings_meanwhile(watched, watch.compact, heard, &latencies);
-        guard::during(&self.options.policy.guards, &readings, watch.interruptions)
-    }
-
-    fn keep_slice_window(&mut self, watch: &mut Watch<'_>) {
+    /// Keeps a window open on the target as far as its probe budget goes.
+    fn keep_slice_window(&mut self, id: TargetId, part: &mut Part) {
         let prices = self.prices.in_force();
-        let target = &watch.compact.target;
-        let Some(watched) = self.roster.watched.iter_mut().find(|it| it.target.name == *target) else {
-            return;
-        };
+        let Some(watched) = self.roster.get_mut(id) else { return };
+        let target = watched.target.name.clone();
         if let Some(mut window) = watched.window.take() {
             if let Err(error) = self.windows.poll() {
                 warn!(%error, "while a window is open");
@@ -243,14 +309,14 @@ impl Engine {
             let is_over = counted.is_err() || watched.spending.is_over();
             watched.window = Some(window);
             if is_over {
-                self.close_slice_window(watch);
+                self.close_slice_window(id, part);
             }
             return;
         }
-        if watched.is_blind() || watch.window_wanted > Instant::now() {
+        if watched.is_blind() || part.window_wanted > Instant::now() {
             return;
         }
-        watch.window_wanted = Instant::now() + WINDOW_RETRY_INTERVAL;
+        part.window_wanted = Instant::now() + WINDOW_RETRY_INTERVAL;
         let Allowance::Window { length_ns, credit_ns } =
             watched.spending.allowance(self.options.policy.timing.window)
         else {
@@ -273,15 +339,13 @@ impl Engine {
     }
 
     /// What the window saw counts as that of any other; its latencies are the slice's.
-    fn close_slice_window(&mut self, watch: &mut Watch<'_>) {
+    fn close_slice_window(&mut self, id: TargetId, part: &mut Part) {
         let prices = self.prices.in_force();
-        let target = &watch.compact.target;
-        let Some(watched) = self.roster.watched.iter_mut().find(|it| it.target.name == *target) else {
-            return;
-        };
+        let Some(watched) = self.roster.get_mut(id) else { return };
+        let target = watched.target.name.clone();
         let Some(window) = watched.window.take() else { return };
         match settle(&mut self.sentinel, &mut self.windows, watched, window, &prices) {
-            Ok(result) => watch.latencies.merge(&result.latencies),
+            Ok((result, _)) => part.latencies.merge(&result.latencies),
             Err(error) => warn!(target, %error, "the window is lost"),
         }
     }

@@ -6,15 +6,12 @@
 //! somebody else may have set it meanwhile.
 
 use super::Engine;
-use super::evidence::connect_hook;
 use super::watched::Watched;
-use sexton_execute::{ExecuteError, HookClient, SharedHook};
+use crate::session::{Access, OPTION_LIMIT, PROBE_LIMIT, Session, ValueInForce};
 use sexton_hook_protocol::limits::LEASE_RENEWAL_INTERVAL;
-use sexton_hook_protocol::{ChangedOption, ColumnFamilyPointers, OptionChange, OptionsScope};
 use sexton_journal::{OptionRecord, Wish};
 use sexton_tuner::policy::{ActuatorKind, Mode, Policy, RemedyKind};
 use sexton_tuner::run::is_same_value;
-use std::path::Path;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
@@ -62,21 +59,17 @@ impl Engine {
             let kept = records.filter(|record| record.wish == Wish::Keep && record.target == name);
             let kept: Vec<OptionRecord> = kept.cloned().collect();
             let Some(watched) = self.watched_mut(&name).filter(|_| !kept.is_empty()) else { continue };
-            let Some(changed) = changed_options(watched) else { continue };
-            for record in kept {
-                let pointers = pointers(watched_of(&mut self.roster.watched, &record), &record);
-                if !pointers.is_some_and(|pointers| is_among(&changed, &pointers, &record.name)) {
-                    self.settle_lost(&record);
-                }
-            }
+            let read = move |session: &mut Session| session.lost_options(kept);
+            let lost = watched.call("the options that are set", OPTION_LIMIT, read).flatten();
+            lost.into_iter().flatten().for_each(|(record, value)| self.settle_lost(&record, value));
         }
     }
 
     /// An option that the hook does not know of any more: it was put back when the hook had not heard of the
     /// agent for too long, or its database was closed.
-    fn settle_lost(&mut self, record: &OptionRecord) {
+    fn settle_lost(&mut self, record: &OptionRecord, value: ValueInForce) {
         let Some(watched) = watched_of(&mut self.roster.watched, record) else { return };
-        match value_in_force(watched, record) {
+        match value {
             Ok(Some(value)) if is_same_value(&value, &record.value) => {
                 let of_it = |other: &OptionRecord| other.action_id == record.action_id;
                 self.history.unwant_options("its database was opened anew with it", of_it);
@@ -93,7 +86,6 @@ impl Engine {
 
     /// Puts back what is not wanted; what cannot be put back now is tried again later.
     fn put_back_unwanted(&mut self, deadline: Option<Instant>) {
-        let library = self.options.hook_library.clone();
         for record in self.history.options().records().to_vec() {
             let Wish::PutBack(why) = record.wish else { continue };
             if deadline.is_none() && record.rests(RETRY_INTERVAL) {
@@ -105,10 +97,13 @@ impl Engine {
                 continue;
             }
             let Some(watched) = watched_of(&mut self.roster.watched, &record) else { continue };
-            if watched.hook.is_none() {
-                connect_hook(watched, library.as_deref());
-            }
-            match put_back(watched, &record) {
+            let access = Access::of(&watched.entry, watched.mode);
+            let wanted = record.clone();
+            let put_back = move |session: &mut Session| session.put_back(&wanted, access);
+            let limit =
+                deadline.map_or(OPTION_LIMIT, |until| until.saturating_duration_since(Instant::now()));
+            let put_back = watched.call("putting an option back", limit, put_back);
+            match put_back.unwrap_or_else(|| Err("the target does not respond".to_owned())) {
                 Ok(value) => {
                     note_value(watched, &record, &value);
                     self.history.end_option(&record, &value, why);
@@ -148,38 +143,12 @@ fn watched_of<'a>(watched: &'a mut [Watched], record: &OptionRecord) -> Option<&
     watched.get_mut(at)
 }
 
-/// Puts an option back, unless somebody else has changed it since. Gives the value that is in force then.
-fn put_back(watched: &mut Watched, record: &OptionRecord) -> Result<String, String> {
-    let in_force = value_in_force(watched, record)?;
-    let is_ours = in_force.as_ref().is_some_and(|value| is_same_value(value, &record.value));
-    let changed = changed_options(watched).unwrap_or_default();
-    let pointers = pointers(Some(watched), record);
-    let is_known = pointers.as_ref().is_some_and(|pointers| is_among(&changed, pointers, &record.name));
-    let value = in_force.filter(|_| !is_ours).unwrap_or_else(|| record.restore.clone());
-    if !is_ours && !is_known {
-        return Ok(value);
-    }
-    // Where it is another value by now, the hook is to leave it alone as well.
-    let pointers = pointers.ok_or_else(|| "no hook knows its column family".to_owned())?;
-    let hook = watched.hook.as_ref().ok_or_else(|| "no hook answers".to_owned())?;
-    let mut hook = hook.try_lock().map_err(|_| "the hook is busy with an action".to_owned())?;
-    let change = OptionChange { name: record.name.clone(), value: value.clone(), restore: None };
-    let set = hook.set_options(&pointers, OptionsScope::ColumnFamily, &[change]);
-    drop(hook);
-    if let Err(ExecuteError::Hook { .. }) = set {
-        watched.identities.forget(pointers.database);
-    }
-    set.map(|()| value).map_err(|error| error.to_string())
-}
-
 /// The option's value by the database's newest OPTIONS file; `None` where that does not name it.
-pub fn value_in_force(watched: &Watched, record: &OptionRecord) -> Result<Option<String>, String> {
-    let mut databases = watched.target.databases.iter();
-    let database = databases.find(|database| database.path == record.database.path);
-    let database = database.ok_or_else(|| "its database is not open".to_owned())?;
-    let read = sexton_sst::read_database(&database.path_from_agent).map_err(|error| error.to_string())?;
-    let family = read.column_families.into_iter().find(|family| family.name == record.column_family);
-    Ok(family.and_then(|mut family| family.options.run_time_options.remove(&record.name)))
+pub fn value_in_force(watched: &mut Watched, record: &OptionRecord) -> ValueInForce {
+    let wanted = record.clone();
+    let read = move |session: &mut Session| session.value_in_force(&wanted);
+    let read = watched.call("reading the OPTIONS file", OPTION_LIMIT, read);
+    read.unwrap_or_else(|| Err("the target does not respond".to_owned()))
 }
 
 /// Notes a value as the next OPTIONS file will have it.
@@ -188,35 +157,8 @@ pub fn note_value(watched: &mut Watched, record: &OptionRecord, value: &str) {
     if let Some(options) = families.and_then(|families| families.get_mut(&record.column_family)) {
         options.run_time_options.insert(record.name.clone(), value.to_owned());
     }
-}
-
-/// What the hook would put back; `None` where it does not answer now.
-fn changed_options(watched: &Watched) -> Option<Vec<ChangedOption>> {
-    let changed = ask(watched.hook.as_ref()?, HookClient::changed_options)?;
-    changed.inspect_err(|error| debug!(target = watched.target.name, %error, "no changed options")).ok()
-}
-
-fn ask<T>(
-    hook: &SharedHook,
-    question: impl FnOnce(&mut HookClient) -> Result<T, ExecuteError>,
-) -> Option<Result<T, ExecuteError>> {
-    Some(question(&mut *hook.try_lock().ok()?))
-}
-
-/// Where the record's column family is: from a probe, else from the hook itself.
-fn pointers(watched: Option<&mut Watched>, record: &OptionRecord) -> Option<ColumnFamilyPointers> {
-    let watched = watched?;
-    if let Some(handles) = watched.identities.handles(&record.database.path, &record.column_family) {
-        return Some(handles.of(&record.column_family));
-    }
-    let known = ask(watched.hook.as_ref()?, HookClient::databases)?.ok()?;
-    let is_it = |directory: &str| Path::new(directory) == record.database.path;
-    let families = known.into_iter().filter(|family| family.directory.as_deref().is_some_and(is_it));
-    families.map(|family| family.pointers).find(|pointers| pointers.name == record.column_family)
-}
-
-fn is_among(changed: &[ChangedOption], pointers: &ColumnFamilyPointers, name: &str) -> bool {
-    changed.iter().any(|option| {
-        option.database == pointers.database && option.column_family_id == pointers.id && option.name == name
-    })
+    let (record, value) = (record.clone(), value.to_owned());
+    watched.worker.ask("noting an option's value", PROBE_LIMIT, move |session: &mut Session| {
+        session.note_value(&record, &value);
+    });
 }

@@ -5,7 +5,8 @@
 //! wanted any more.
 
 use super::{Control, Engine};
-use sexton_execute::{SettingTask, Task, ThrottleTask};
+use crate::session::Session;
+use sexton_execute::{ExecuteError, SettingTask, Task, ThrottleTask};
 use sexton_journal::{Begun, ThrottleKey};
 use sexton_tuner::plan::SetThrottle;
 use sexton_tuner::policy::Mode;
@@ -64,7 +65,7 @@ impl Engine {
     /// Asks what is in force. Where that is what is wanted, nothing is left to do.
     fn read_throttle(&mut self, key: &ThrottleKey, setting: &ThrottleSetting, control: &mut Control) {
         let started = Instant::now();
-        let result = self.carry_out(&key.target, &Task::Read(task(key, setting)), control);
+        let result = self.carry_out(&key.target, reading(task(key, setting)), control);
         match result.map(|outcome| outcome.value) {
             Ok(Some(value)) => {
                 debug!(target = key.target, throttle = key.name, value, "the value in force");
@@ -99,7 +100,7 @@ impl Engine {
         let setting = throttle.setting();
         let Some(id) = self.action_of(&key, &setting) else { return };
         let started = Instant::now();
-        match self.carry_out(&key.target, &Task::Set(task(&key, &setting)), control) {
+        match self.carry_out(&key.target, setting_of(task(&key, &setting)), control) {
             Ok(outcome) => {
                 let words = outcome.command.map(|command| command.in_words()).unwrap_or_default();
                 let mut known =
@@ -161,6 +162,14 @@ impl Engine {
             self.throttles.insert((target, name), known);
         }
     }
+}
+
+fn reading(task: SettingTask) -> impl FnOnce(&Session) -> Result<Task, ExecuteError> {
+    move |_| Ok(Task::Read(task))
+}
+
+fn setting_of(task: SettingTask) -> impl FnOnce(&Session) -> Result<Task, ExecuteError> {
+    move |_| Ok(Task::Set(task))
 }
 
 fn task(key: &ThrottleKey, setting: &ThrottleSetting) -> SettingTask {

@@ -2,7 +2,6 @@
 //! snapshot ends.
 
 use super::Engine;
-use super::guards::properties;
 use super::watched::{Pin, Watched};
 use sexton_journal::Pending;
 use sexton_tuner::rank::RangeAssessment;
@@ -95,7 +94,7 @@ impl Engine {
 fn pin(watched: &mut Watched, range: &RangeAssessment) {
     let Some(column_family) = range.column_family.clone() else { return };
     let database = Path::new(&range.database);
-    let read = properties(watched, database, &column_family);
+    let read = watched.properties(database, &column_family);
     if let Some(sequence) = read.and_then(|properties| properties.oldest_snapshot_sequence) {
         watched.remember_pin(Pin {
             database: database.to_owned(),
@@ -107,8 +106,8 @@ fn pin(watched: &mut Watched, range: &RangeAssessment) {
 }
 
 /// Whether the oldest snapshot is still the one that it was, as far as can be told.
-fn is_held(watched: &Watched, pin: &Pin) -> bool {
-    properties(watched, &pin.database, &pin.column_family).is_none_or(|properties| {
+fn is_held(watched: &mut Watched, pin: &Pin) -> bool {
+    watched.properties(&pin.database, &pin.column_family).is_none_or(|properties| {
         properties.snapshots != Some(0)
             && properties.oldest_snapshot_sequence.is_none_or(|oldest| oldest <= pin.sequence)
     })

@@ -4,15 +4,16 @@ use super::guards::GuardLedger;
 use super::lineage::Checkpoints;
 use super::perf_level::PerfLevel;
 use super::price_check::PriceCheck;
+use super::roster::Sessions;
 use super::spending::Spending;
+use crate::inbox::{Event, Post};
+use crate::session::{Answer, EvidenceRead, HOOK_PROBE_LIMIT, HookState, PROBE_LIMIT, Session};
 use crate::snapshot::{CostView, FileView, GapView, HOT_FILES_MAX, TargetState, TargetView};
+use crate::worker::Worker;
 use jiff::Timestamp;
-use sexton_execute::{ExecuteError, HookClient, SharedHook};
 use sexton_inspect::facts::{DatabaseDirectory, Gap, Target};
-use sexton_inspect::identity::Identities;
 use sexton_inspect::layout::check_invariants;
 use sexton_probe::{OpenWindow, SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
-use sexton_sst::{Order, PropertiesCache};
 use sexton_tuner::back_off::{BackOff, Retry};
 use sexton_tuner::evidence::{BlockFetches, Counters, Evidence, SentinelInterval};
 use sexton_tuner::heat::{FileHeat, file_heat};
@@ -24,17 +25,16 @@ use sexton_tuner::price_correction::WindowWork;
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::relief::CostFit;
 use sexton_tuner::run::DatabaseIdentity;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tracing::debug;
 
 /// Pins remembered of one target: ranges that were tried while a snapshot was held.
 const PINS_MAX: usize = 256;
 
-/// Pauses after actions that failed, and after tries to bring the hook in: some of it is over in seconds, and
-/// what is wrong in a target for longer is put right by people.
+/// Pauses after actions that failed: some of it is over in seconds, and what is wrong in a target for longer
+/// is put right by people.
 const BACK_OFF: BackOff = BackOff { first_seconds: 5, longest_seconds: 10 * 60 };
 
 /// A target, the policy's entry for it, and all that was read of it.
@@ -56,22 +56,26 @@ pub struct Watched {
     pub window: Option<OpenWindow>,
     /// What probes have cost it, and may cost it still.
     pub spending: Spending,
-    /// Names for the addresses that probes saw.
-    pub identities: Identities,
+    /// Its session's thread.
+    pub worker: Worker<Session>,
+    /// What the session has said of its hook.
+    pub hook: HookState,
     /// Evidence of the last window, one entry a database.
     pub evidence: Vec<Evidence>,
-    /// Numbers of entries and deletions of SST files that were read from the files themselves.
-    pub properties: HashMap<PathBuf, PropertiesCache>,
-    /// How column families order their keys, by database and name; `None`: not known to us.
-    pub orders: HashMap<PathBuf, HashMap<String, Option<Order>>>,
+    /// Whether no plan has been made of it yet.
+    pub is_fresh: bool,
+    /// Whether its hook gave no answers when it was asked last.
+    pub is_hook_silent: bool,
+    /// Since when it is told to be unresponsive.
+    pub told_unresponsive: Option<Instant>,
+    /// Whether the session is reading what belongs to a window.
+    pub awaits_evidence: bool,
     /// What the OPTIONS files say of column families, by database and name.
-    pub options: HashMap<PathBuf, BTreeMap<String, ColumnFamilyOptions>>,
+    pub options: BTreeMap<PathBuf, BTreeMap<String, ColumnFamilyOptions>>,
     /// Hard links of its databases' SST files, by database.
     pub links: BTreeMap<PathBuf, Links>,
     /// Which of its databases were found to be checkpoints.
     pub checkpoints: Checkpoints,
-    /// The connection to the hook inside, once there is one. Shared with the action that runs over it.
-    pub hook: Option<SharedHook>,
     /// What the guards have said.
     pub guards: GuardLedger,
     /// What operations waited for in the windows so far, the last ones counting most: what a slice's
@@ -84,8 +88,6 @@ pub struct Watched {
     pub database_costs: BTreeMap<PathBuf, CostFit>,
     /// Ranges whose tombstones a snapshot keeps.
     pub pins: Vec<Pin>,
-    /// Why there is no hook, where one is wanted.
-    pub hook_gap: Option<Gap>,
     /// Why the SST files of a database could not be read.
     pub files_gap: Option<Gap>,
     /// Whether the last window had to estimate.
@@ -95,7 +97,6 @@ pub struct Watched {
     baseline: Counters,
     sums: Sums,
     actions: Retry,
-    connects: Retry,
 }
 
 /// A range whose tombstones outlived a compaction because of a snapshot.
@@ -130,10 +131,12 @@ impl Watched {
         probes: ProbePolicy,
         slot: Slot,
         reading: SentinelReading,
+        sessions: &Sessions,
     ) -> Watched {
         let mut perf_level = PerfLevel::new(entry.raise_perf_level);
         perf_level.take(&target, &reading);
         Watched {
+            worker: sessions.worker(&target),
             target,
             entry,
             mode,
@@ -145,26 +148,25 @@ impl Watched {
             last_window: None,
             window: None,
             spending: Spending::new(probes.budget),
-            identities: Identities::default(),
+            hook: HookState::default(),
             evidence: Vec::new(),
-            properties: HashMap::new(),
-            orders: HashMap::new(),
-            options: HashMap::new(),
+            is_fresh: false,
+            awaits_evidence: false,
+            is_hook_silent: false,
+            told_unresponsive: None,
+            options: BTreeMap::new(),
             links: BTreeMap::new(),
             checkpoints: Checkpoints::default(),
-            hook: None,
             guards: GuardLedger::default(),
             latencies: Latencies::default(),
             costs: CostFit::default(),
             database_costs: BTreeMap::new(),
             pins: Vec::new(),
-            hook_gap: None,
             files_gap: None,
             is_estimated: false,
             price_check: PriceCheck::default(),
             sums: Sums::default(),
             actions: Retry::default(),
-            connects: Retry::default(),
         }
     }
 
@@ -189,30 +191,114 @@ impl Watched {
         if succeeded { self.actions.succeed() } else { self.actions.fail(BACK_OFF, Timestamp::now()) }
     }
 
-    /// Whether the hook may be connected to, or brought in, now.
-    pub fn may_connect(&self) -> bool {
-        self.connects.may_try(BACK_OFF, Timestamp::now())
+    /// Asks the session, which has so long from when its turn comes; its answer is sent to `post`. `false`:
+    /// not now.
+    pub fn ask(
+        &mut self,
+        post: &Post,
+        what: &'static str,
+        limit: Duration,
+        work: impl FnOnce(&mut Session) -> Answer + Send + 'static,
+    ) -> bool {
+        let work = self.answering(post, work);
+        self.worker.ask(what, limit, work)
     }
 
-    pub fn note_connected(&mut self, hook: HookClient) {
-        self.hook = Some(Arc::new(Mutex::new(hook)));
-        self.hook_gap = None;
-        self.connects.succeed();
-    }
-
-    /// No hook answers, and why. What has taken some doing, in the target or here, is not tried again at
-    /// once. It is a gap where one `is_wanted`.
-    pub fn note_not_connected(&mut self, error: &ExecuteError, is_wanted: bool) {
-        let mut reason = error.to_string();
-        if error.is_worth_a_pause() {
-            let now = Timestamp::now();
-            self.connects.fail(BACK_OFF, now);
-            let (tries, seconds) =
-                (self.connects.failures_in_a_row, self.connects.seconds_left(BACK_OFF, now));
-            reason.push_str(&format!(" (tried {tries} times, again after {seconds} s)"));
+    /// Asks one that gives no answers whether it does again, where it is time to.
+    pub fn probe(&mut self, post: &Post) {
+        if self.worker.is_probe_due() {
+            let was_silent = self.is_hook_silent;
+            let work = self.answering(post, move |session| session.probe(was_silent));
+            let limit = if was_silent { HOOK_PROBE_LIMIT } else { PROBE_LIMIT };
+            self.worker.probe("looking at its files", limit, work);
         }
-        let what = "no hook answers in the target".into();
-        self.hook_gap = is_wanted.then(|| Gap { what, reason, remedy: error.remedy() });
+    }
+
+    fn answering(
+        &mut self,
+        post: &Post,
+        work: impl FnOnce(&mut Session) -> Answer + Send + 'static,
+    ) -> impl FnOnce(&mut Session) + Send + 'static {
+        let (post, target) = (post.clone(), self.target.id);
+        let generation = self.worker.next_generation();
+        move |session| {
+            let answer = session.stands_still().map_or_else(|| work(session), Answer::StandsStill);
+            let silence = session.take_silence().map(Answer::HookSilent);
+            // Who is silent is not present.
+            let answer = Some(answer).filter(|it| silence.is_none() || !matches!(it, Answer::Present { .. }));
+            for answer in answer.into_iter().chain(silence) {
+                post.send(Event::Answered { target, generation, answer });
+            }
+        }
+    }
+
+    /// It answers. What was found in the process while it did not was not told to the session.
+    pub fn note_present(&mut self, is_hook_asked: bool) {
+        if self.worker.trouble().is_none() || self.is_hook_silent && !is_hook_asked {
+            return;
+        }
+        self.worker.recovered();
+        self.is_hook_silent = false;
+        let known = self.target.clone();
+        self.worker.ask("taking in what was found", PROBE_LIMIT, move |session| session.take_target(known));
+    }
+
+    /// Asks the session and waits for the answer; `None` where none comes.
+    pub fn call<T: Send + 'static>(
+        &mut self,
+        what: &'static str,
+        limit: Duration,
+        work: impl FnOnce(&mut Session) -> T + Send + 'static,
+    ) -> Option<T> {
+        let answer = self.worker.call(what, limit, move |session| match session.stands_still() {
+            Some(why) => (None, Some(why.to_owned()), false),
+            None => {
+                let answer = work(session);
+                let silence = session.take_silence();
+                let is_silent = silence.is_some();
+                (Some(answer), silence, is_silent)
+            }
+        });
+        let (answer, trouble, is_silent) = answer?;
+        self.is_hook_silent |= is_silent;
+        if let Some(trouble) = trouble {
+            self.worker.suspend(&trouble);
+        }
+        answer
+    }
+
+    /// Takes in what was found in the process anew.
+    pub fn take_target(&mut self, target: Target, sessions: &Sessions) {
+        self.worker.make_with(sessions.making(&target));
+        let known = target.clone();
+        self.worker.ask("taking in what was found", PROBE_LIMIT, move |session| session.take_target(known));
+        self.target = target;
+    }
+
+    /// Takes in what the session has made of a window.
+    pub fn take_evidence(&mut self, read: EvidenceRead) {
+        let EvidenceRead { mut evidence, links, options, files_gap, fetcher_offset: _, hook } = read;
+        self.learn_costs(&evidence);
+        for evidence in &mut evidence {
+            evidence.sentinel = self.interval;
+            let costs = self.database_costs.get(Path::new(&evidence.database));
+            evidence.costs = costs.map(CostFit::costs);
+        }
+        (self.evidence, self.links, self.options) = (evidence, links, options);
+        (self.files_gap, self.hook) = (files_gap, hook);
+        (self.is_fresh, self.awaits_evidence) = (true, false);
+    }
+
+    /// Learns what tombstones and block reads cost. Readers of one database have a block cache, files and
+    /// keys of their own, so each database has its own prices.
+    fn learn_costs(&mut self, evidence: &[Evidence]) {
+        self.costs.learn(evidence.iter().flat_map(|evidence| &evidence.observations));
+        let is_known = |path: &PathBuf| evidence.iter().any(|evidence| Path::new(&evidence.database) == path);
+        self.database_costs.retain(|path, _| is_known(path));
+        for evidence in evidence {
+            let costs = self.database_costs.entry(PathBuf::from(&evidence.database)).or_default();
+            costs.learn(&evidence.observations);
+        }
     }
 
     /// Takes a reading of the sentinel as the end of an interval. Where there is no sentinel, or the counters
@@ -376,7 +462,8 @@ impl Watched {
             invariants,
             unread,
             resets,
-            self.hook_gap.clone(),
+            self.hook.gap.clone(),
+            self.unresponsive(),
             self.files_gap.clone(),
             self.guards.gap(),
         ];
@@ -390,8 +477,21 @@ impl Watched {
         !self.target.module.sites.has_a_seek() || check_invariants(&self.last.thread_counters()).is_err()
     }
 
+    /// Why nothing is heard of the target, where nothing is.
+    fn unresponsive(&self) -> Option<Gap> {
+        let trouble = self.worker.trouble()?;
+        Some(Gap {
+            what: "the target does not respond".into(),
+            reason: trouble.reason.clone(),
+            remedy: "it is tried again every few seconds; see what holds the process, its file systems or its hook"
+                .into(),
+        })
+    }
+
     fn state(&self) -> TargetState {
-        if self.is_blind() {
+        if self.worker.trouble().is_some() {
+            TargetState::Unresponsive
+        } else if self.is_blind() {
             TargetState::Blind
         } else if self.window.is_some() {
             TargetState::Armed
@@ -444,7 +544,7 @@ impl Watched {
             perf_level_raised_threads: self.perf_level.raised_threads(),
             pain_seconds_per_second,
             hot_files: self.hot_files(),
-            hook: self.hook.is_some(),
+            hook: self.hook.is_connected,
             guards: self.guards.view(),
             costs: self.cost_view(),
             gaps: self.gaps(),

@@ -173,7 +173,7 @@ fn target_line(row: &Row, is_wide: bool, is_selected: bool) -> TableRow<'static>
     }
     let style = match row.state {
         TargetState::Lost => DIM,
-        TargetState::Blind => ALARM,
+        TargetState::Blind | TargetState::Unresponsive => ALARM,
         TargetState::Watching | TargetState::Armed => Style::new(),
     };
     TableRow::new(cells).style(if is_selected { style.patch(SELECTED) } else { style })
@@ -184,6 +184,7 @@ fn state_name(state: TargetState) -> &'static str {
         TargetState::Watching => "watching",
         TargetState::Armed => "armed",
         TargetState::Blind => "blind",
+        TargetState::Unresponsive => "unresponsive",
         TargetState::Lost => "lost",
     }
 }

@@ -38,11 +38,21 @@ pub const METRICS: &[Metric] = &[
     gauge("sexton_snapshot_timestamp_seconds", &[], "When the state shown here was published, as Unix time."),
     gauge("sexton_off_peak", &[], "Whether the off-peak window is open (1) or not (0)."),
     gauge("sexton_budget_bytes_per_second", &[], "Bytes a second that actions may rewrite now."),
+    gauge(
+        "sexton_workers_left_behind",
+        &[],
+        "Threads of the agent that wait for processes or files which do not answer.",
+    ),
     gauge("sexton_target_up", TARGET, "Whether the process is there (1) or has gone (0)."),
     gauge(
         "sexton_target_readable",
         TARGET,
         "Whether the counters of the process can be read (1) or not (0).",
+    ),
+    gauge(
+        "sexton_target_unresponsive",
+        TARGET,
+        "Whether the process has missed a deadline of the agent's, or stands still (1), or answers (0).",
     ),
     gauge(
         "sexton_target_gaps",

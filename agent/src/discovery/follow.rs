@@ -4,7 +4,8 @@
 
 use super::looks::{FIRST_LOOK_AFTER_EXEC, FIRST_LOOK_AFTER_FORK, Looks};
 use sexton_inspect::facts::ProcessId;
-use sexton_probe::{ProbeError, ProcessChange, ProcessEvents};
+use sexton_probe::{ProbeError, ProcessChange, ProcessEvents, wait_for};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use tracing::warn;
 
@@ -41,20 +42,21 @@ impl Follower {
         Follower { events: events.ok(), looks: Looks::default(), taken: Instant::now(), incomplete: false }
     }
 
-    /// Waits until something has happened or a look is due, at most for `limit`.
-    pub fn wait(&mut self, limit: Duration) {
+    /// Waits until something has happened, a look is due or `other` can be read, at most for `limit`.
+    pub fn wait_beside(&mut self, other: BorrowedFd<'_>, limit: Duration) {
         let now = Instant::now();
         let until = self.looks.next_at().map_or(now + limit, |due| due.min(now + limit));
-        let resting = (self.taken + EVENTS_PAUSE).min(until);
-        std::thread::sleep(resting.saturating_duration_since(now));
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return;
-        }
-        match self.events.as_mut().map(|events| events.wait(left)) {
-            None => std::thread::sleep(left),
-            Some(Ok(())) => {}
-            Some(Err(error)) => self.give_up(&error),
+        let left = until.saturating_duration_since(now);
+        let resting = (self.taken + EVENTS_PAUSE).saturating_duration_since(now);
+        let waited = match &self.events {
+            // Process events that come meanwhile are taken together.
+            Some(events) if resting.is_zero() => wait_for(&[events.descriptor(), other], left),
+            Some(_) => wait_for(&[other], left.min(resting)),
+            None => wait_for(&[other], left),
+        };
+        if let Err(error) = waited {
+            warn!(%error, "cannot wait for events");
+            std::thread::sleep(left.min(EVENTS_PAUSE));
         }
     }
 
@@ -111,9 +113,9 @@ impl Follower {
         self.looks.forget(pid);
     }
 
-    /// A look that began then found nothing.
-    pub fn found_nothing(&mut self, began: Instant) {
-        self.looks.pay(Instant::now(), began.elapsed());
+    /// A look that took so long found nothing.
+    pub fn found_nothing(&mut self, took: Duration) {
+        self.looks.pay(Instant::now(), took);
     }
 
     fn give_up(&mut self, error: &ProbeError) {

@@ -1,0 +1,9 @@
+//! Which processes come and go, and which of them have a RocksDB inside. What is done about them is not known
+//! here.
+
+mod follow;
+mod looks;
+mod scout;
+
+pub use follow::Follower;
+pub use scout::{Looked, Scout};
