@@ -52,6 +52,8 @@ if [ "$stage" = test ]; then
     want libsnappy1v5 "MyRocks needs it"
     want musl-tools "a C program on musl, with RocksDB's Java library in it, is observed in the tests" musl-gcc
     want python3-pip "fetches the C++ library that this library needs on musl" pip3
+    want e2fsprogs "makes the file systems on loop devices in the tests" mkfs.ext4
+    want mount "mounts them" losetup
     want python3 "loads damaged libraries, and two RocksDBs at a time, in the tests" python3
 fi
 if [ ${#missing[@]} -gt 0 ]; then

@@ -2,11 +2,13 @@
 
 It knows nothing of Sexton, and calls the C API of RocksDB. Arguments: an empty directory, the library, how many databases
 (the first is listed, the others are open), and, if it is to have a hook that never gets to the end of an answer, the
-seconds between two bytes of it. Prints "ready", and lists until standard input ends.
+seconds between two bytes of it, until it gets SIGUSR1. Prints "ready", and lists until standard input ends.
 """
 
+import contextlib
 import ctypes
 import os
+import signal
 import socket
 import sys
 import threading
@@ -51,11 +53,12 @@ def list_keys(database, read):
 
 
 def trickle(pause_s):
-    """Listens where a hook would, and answers whoever comes one byte at a time."""
+    """Listens where a hook would, and answers whoever comes one byte at a time, until a signal hangs up."""
     path = f"/tmp/.sexton-hook-{os.getpid()}.sock"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
     listener.listen(8)
+    connections = []
 
     def answer(connection):
         try:
@@ -64,20 +67,29 @@ def trickle(pause_s):
                 connection.send(bytes([byte]))
                 time.sleep(pause_s)
         except OSError:
-            connection.close()
+            pass
 
     def serve():
         while True:
             connection, _ = listener.accept()
+            connections.append(connection)
             threading.Thread(target=answer, args=(connection,), daemon=True).start()
 
+    def hang_up(*_):
+        os.unlink(path)
+        for connection in connections:
+            # Who has asked may have hung up already.
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    signal.signal(signal.SIGUSR1, hang_up)
     threading.Thread(target=serve, daemon=True).start()
-    return path
 
 
 def main():
     directory, databases = sys.argv[1], int(sys.argv[3])
-    socket_path = trickle(float(sys.argv[4])) if len(sys.argv) > 4 else None
+    if len(sys.argv) > 4:
+        trickle(float(sys.argv[4]))
     options = pointer("options_create")
     call("options_set_create_if_missing", options, 1)
     call("options_set_disable_auto_compactions", options, 1)
@@ -91,8 +103,6 @@ def main():
     print("ready", flush=True)
     while not ended.wait(PAUSE_S):
         list_keys(listed, read)
-    if socket_path:
-        os.unlink(socket_path)
     del others
 
 

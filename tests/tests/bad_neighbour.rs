@@ -1,188 +1,369 @@
 //! A target that answers nothing hurts no other: it is shown as unresponsive with the reason, the others keep
-//! their cycles and their windows, and it is watched again soon after it has recovered.
+//! their cycles, their windows and the guards of their slices, and it is watched again soon after it has
+//! recovered.
 //!
-//! Method: three Python programs on Debian's RocksDB list over tombstones all the time. One of them is
-//! stopped, frozen, has a hook that sends a byte every nine seconds, has its library on a file system that
-//! hangs, or has 2,000 databases. Meanwhile the agent's cycles and the others' windows are counted as its API
-//! shows them.
+//! Method: one agent watches seven programs. Two do what they should: a Python program on Debian's RocksDB
+//! that lists over tombstones all the time, and a queue that is compacted in slices that last for seconds.
+//! Five do not: one has 2,000 databases, one has a hook that sends a byte every nine seconds, and while a slice
+//! runs one is stopped, one is frozen, and the library of one lies on a file system that hangs. From before the
+//! first of these until after the last has recovered, the agent's cycles and the others' windows are counted
+//! as its API shows them, and the guards' readings as its log does.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use serde_json::Value;
 use sexton_tests::agent::{self, Agent, count, list, text};
 use sexton_tests::hung_file_system::HungFileSystem;
 use sexton_tests::process::{Lines, Process};
-use sexton_tests::{artifact, machine};
+use sexton_tests::workload::{self, Start, Workload};
+use sexton_tests::{artifact, http, machine};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+const PROGRAM_SECONDS: u64 = 300;
 const READY_LIMIT: Duration = Duration::from_secs(120);
 const WATCHED_LIMIT: Duration = Duration::from_secs(60);
-/// A look at a target may take eight seconds, and it is looked at every ten.
-const UNRESPONSIVE_LIMIT: Duration = Duration::from_secs(60);
+/// A hook has ten seconds for an answer, and a target's files five; a slice begins in a few cycles.
+const SEEN_LIMIT: Duration = Duration::from_secs(60);
 /// How soon a target that has recovered is watched again.
 const RECOVERY_MAX: Duration = Duration::from_secs(30);
 /// From one cycle to the next.
-const INTERVAL: Duration = Duration::from_secs(1);
-/// How long the others are looked at while the bad one is bad.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// How long all the faults last together, after each has been noticed.
 const MEANWHILE: Duration = Duration::from_secs(6);
+/// How often the agent is asked for its cycles.
+const POLL: Duration = Duration::from_millis(50);
+/// What the guards of a slice wait for from one reading to the next, and what a busy machine adds.
+const BETWEEN_READINGS_MAX: Duration = Duration::from_millis(400);
+/// Readings while the faults last: those of five seconds of slices.
+const READINGS_MIN: usize = 20;
 /// Seconds between two bytes of a hook that never gets to the end.
 const TRICKLE_SECONDS: &str = "9";
 const MANY_DATABASES: &str = "2000";
+/// What the agent logs for each reading of a running slice's guards.
+const GUARDS_ASKED: &str = "the guards are asked";
+const LOG_FILTER: &str = "info,sexton::engine=debug";
 
-fn policy(pids: &[u32]) -> String {
+fn policy(watched: &[u32], queue: u32) -> String {
     let entry = |pid: &u32| format!("  - {{ name: \"t{pid}\", match: {{ pid: {pid} }}, actuator: hook }}\n");
-    let entries: String = pids.iter().map(entry).collect();
+    let entries: String = watched.iter().map(entry).collect();
     format!(
         "\
 mode: observe
 targets:
-{entries}thresholds: {{ tombstones_per_operation: 100, pain: 1us/s }}
+{entries}  - name: queue
+    mode: act
+    match: {{ pid: {queue} }}
+    actuator: hook
+    remedies: [compact]
+    column_families:
+      - name: {}
+        prefix: {{ delimiter: \"/\", count: 3 }}
+thresholds: {{ tombstones_per_operation: 100, pain: 1us/s }}
 loop: {{ interval: {}s, window: 300ms, survey: 1s }}
 probes: {{ budget: 50% }}
+io_budget: {{ rate: 64MiB/s, burst: 1GiB }}
+cooldown: 2s
+guards: {{ target_age: 0s, latency_factor: 1000 }}
+keys: shown
 ",
+        workload::COLUMN_FAMILY,
         INTERVAL.as_secs()
     )
 }
 
-struct Target {
+/// A Python program that lists.
+struct Lister {
     process: Process,
-    _lines: Lines,
+    lines: Lines,
 }
 
-impl Target {
-    fn start(directory: &Path, name: &str, library: &Path, more: &[&str]) -> Result<Target> {
+impl Lister {
+    fn start(directory: &Path, name: &str, library: &Path, more: &[&str]) -> Result<Lister> {
         let directory = directory.join(name);
         std::fs::create_dir(&directory)?;
         let mut command = Command::new(artifact::installed("python3", "python3")?);
         command.arg(artifact::repository().join("tests/python/list_one.py")).arg(&directory).arg(library);
         command.args(more).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Process::start(command)?;
-        let mut lines = Lines::of("python3", process.take_stdout().context("no standard output")?);
-        lines.until(machine::patience(READY_LIMIT)?, |line| line == "ready").context("filling databases")?;
-        Ok(Target { process, _lines: lines })
+        let lines = Lines::of("python3", process.take_stdout().context("no standard output")?);
+        Ok(Lister { process, lines })
+    }
+
+    fn ready(&mut self) -> Result<()> {
+        let ready = self.lines.until(machine::patience(READY_LIMIT)?, |line| line == "ready");
+        ready.map(drop).context("filling databases")
+    }
+
+    fn pid(&self) -> u32 {
+        self.process.pid()
     }
 }
 
-/// Two targets that do what they should, a bad one, and the agent that watches all three.
+/// A queue in which there is always something to compact, at a rate at which a slice takes 20 seconds.
+fn queue(directory: &Path) -> Result<Workload> {
+    Workload::start_with(
+        Start {
+            directory: &directory.join("queue"),
+            keys: 10_000,
+            seconds: PROGRAM_SECONDS,
+            preload: Some(&artifact::built("libsexton_hook.so")?),
+            stderr: Stdio::inherit(),
+        },
+        &[
+            "--creates-per-second=50",
+            "--deletes-per-second=20",
+            "--lists-per-second=50",
+            "--write-buffer-bytes=524288",
+            "--level0-compaction-files=20",
+            "--background-bytes-per-second=50000",
+        ],
+        &[],
+    )
+}
+
+/// All seven, and the agent that watches them.
 struct Scene {
-    good: [Target; 2],
-    bad: Target,
+    lister: Lister,
+    queue: Workload,
+    many: Lister,
+    trickling: Lister,
+    stopped: Lister,
+    frozen: Lister,
+    hanging: Lister,
+    files: HungFileSystem,
     agent: Agent,
+    _mounted: tempfile::TempDir,
     _directory: tempfile::TempDir,
 }
 
-fn scene(library_of_bad: &Path, databases: &str, more: &[&str]) -> Result<Scene> {
-    let directory = tempfile::tempdir()?;
-    let library = artifact::debian_rocksdb()?;
-    let start = |name| Target::start(directory.path(), name, &library, &["1"]);
-    let good = [start("one")?, start("two")?];
-    let bad = Target::start(directory.path(), "bad", library_of_bad, &[&[databases], more].concat())?;
-    let pids = [good[0].process.pid(), good[1].process.pid(), bad.process.pid()];
-    let agent = Agent::start(directory.path(), &policy(&pids))?;
-    Ok(Scene { good, bad, agent, _directory: directory })
-}
-
 impl Scene {
-    fn bad_pid(&self) -> u32 {
-        self.bad.process.pid()
-    }
-
-    /// Until all three are watched and have had a window.
-    fn settle(&mut self) -> Result<()> {
-        let pids = [self.good[0].process.pid(), self.good[1].process.pid(), self.bad_pid()];
-        self.agent.wait_for(machine::patience(WATCHED_LIMIT)?, "three targets with windows", |agent| {
-            let seen = |pid: &u32| Ok(target(agent, *pid)?.is_some_and(|it| windows(&it) > 0));
-            let seen: Result<Vec<bool>> = pids.iter().map(seen).collect();
-            Ok(seen?.into_iter().all(|seen| seen).then_some(()))
+    fn start() -> Result<Scene> {
+        let (directory, mounted) = (tempfile::tempdir()?, tempfile::tempdir()?);
+        let library = artifact::debian_rocksdb()?;
+        let files = HungFileSystem::mount(mounted.path(), &library)?;
+        let start = |name, more: &[&str]| Lister::start(directory.path(), name, &library, more);
+        let mut many = start("many", &[MANY_DATABASES])?;
+        let mut queue = queue(directory.path())?;
+        let mut lister = start("lister", &["1"])?;
+        let mut trickling = start("trickling", &["1", TRICKLE_SECONDS])?;
+        let (mut stopped, mut frozen) = (start("stopped", &["1"])?, start("frozen", &["1"])?);
+        let mut hanging = Lister::start(directory.path(), "hanging", &files.file(), &["1"])?;
+        for started in [&mut lister, &mut trickling, &mut stopped, &mut frozen, &mut hanging, &mut many] {
+            started.ready()?;
+        }
+        queue.second(machine::patience(READY_LIMIT)?)?;
+        let watched = [&lister, &many, &trickling, &stopped, &frozen, &hanging].map(Lister::pid);
+        let policy = policy(&watched, queue.process.pid());
+        let agent = Agent::start_logging(directory.path(), &policy, Some(LOG_FILTER))?;
+        let (_mounted, _directory) = (mounted, directory);
+        Ok(Scene {
+            lister,
+            queue,
+            many,
+            trickling,
+            stopped,
+            frozen,
+            hanging,
+            files,
+            agent,
+            _mounted,
+            _directory,
         })
     }
 
-    /// Until the bad one is shown as unresponsive; gives the reason.
-    fn unresponsive(&mut self) -> Result<String> {
-        let pid = self.bad_pid();
-        self.agent.wait_for(
-            machine::patience(UNRESPONSIVE_LIMIT)?,
-            "the target to be unresponsive",
-            |agent| {
-                let Some(target) = target(agent, pid)? else { return Ok(None) };
-                let gaps = list(&target, "gaps")?;
-                let gap = gaps.iter().find(|gap| text(gap, "/what") == "the target does not respond");
-                let reason = gap.map(|gap| text(gap, "/reason").to_owned());
-                Ok(reason.filter(|_| text(&target, "/state") == "unresponsive"))
-            },
-        )
+    /// Until all have had a window, but for the one whose hook trickles, and a slice runs.
+    fn settle(&mut self) -> Result<()> {
+        let listers = [&self.lister, &self.many, &self.stopped, &self.frozen, &self.hanging];
+        let pids: Vec<u32> = listers.map(Lister::pid).into_iter().chain([self.queue.process.pid()]).collect();
+        self.agent.wait_for(machine::patience(WATCHED_LIMIT)?, "windows on all targets", |agent| {
+            let targets = targets(agent)?;
+            let has_window = |pid| targets.get(pid).is_some_and(|target| windows(target) > 0);
+            Ok(pids.iter().all(has_window).then_some(()))
+        })?;
+        self.agent.wait_for(machine::patience(SEEN_LIMIT)?, "a slice that runs", |agent| {
+            let actions = agent.get("/api/v1/actions")?;
+            let mut actions = list(&actions, "actions")?.iter();
+            Ok(actions.any(|action| text(action, "/state") == "running").then_some(()))
+        })
     }
 
-    /// The others keep their cycles and windows.
-    fn others_are_fine(&mut self) -> Result<()> {
-        let pids = [self.good[0].process.pid(), self.good[1].process.pid()];
-        let windows_of = |agent: &Agent| -> Result<Vec<u64>> {
-            pids.iter().map(|pid| Ok(target(agent, *pid)?.map_or(0, |target| windows(&target)))).collect()
-        };
-        let before = windows_of(&self.agent)?;
-        let (mut cycles, mut since) = (cycles(&self.agent)?, Instant::now());
-        let mut longest = Duration::ZERO;
-        let until = Instant::now() + MEANWHILE;
-        while Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(50));
-            let now = self::cycles(&self.agent)?;
-            if now > cycles {
-                (cycles, since) = (now, Instant::now());
-            }
-            longest = longest.max(since.elapsed());
-        }
-        let after = windows_of(&self.agent)?;
-        println!("the longest cycle took {longest:?}; windows of the others: {before:?}, then {after:?}");
-        ensure!(
-            longest < machine::patience(2 * INTERVAL)?,
-            "a cycle is late by more than an interval: {longest:?}"
-        );
-        ensure!(
-            before.iter().zip(&after).all(|(before, after)| before < after),
-            "the others have no windows"
-        );
+    /// Until a target is shown as unresponsive for this reason.
+    fn is_noticed(&mut self, pid: u32, why: &str) -> Result<()> {
+        let began = Instant::now();
+        let reason = self.agent.wait_for(
+            machine::patience(SEEN_LIMIT)?,
+            "the target to be unresponsive",
+            |agent| {
+                let targets = targets(agent)?;
+                let Some(target) = targets.get(&pid) else { return Ok(None) };
+                let gaps = list(target, "gaps")?;
+                let gap = gaps.iter().find(|gap| text(gap, "/what") == "the target does not respond");
+                let reason = gap.map(|gap| text(gap, "/reason").to_owned());
+                Ok(reason.filter(|_| text(target, "/state") == "unresponsive"))
+            },
+        )?;
+        println!("after {:.1} s: {reason}", began.elapsed().as_secs_f64());
+        ensure!(reason.contains(why), "for another reason: {reason}");
         Ok(())
     }
 
-    /// The bad one has recovered: it is watched again, with a new window.
-    fn watched_again(&mut self) -> Result<()> {
-        let pid = self.bad_pid();
-        let before = target(&self.agent, pid)?.map_or(0, |target| windows(&target));
-        self.agent.wait_for(machine::patience(RECOVERY_MAX)?, "the target to be watched again", |agent| {
-            let target = target(agent, pid)?;
-            let is_back = |it: &Value| text(it, "/state") != "unresponsive" && windows(it) > before;
-            Ok(target.is_some_and(|it| is_back(&it)).then_some(()))
+    /// Windows of those that do what they should.
+    fn windows_of_the_others(&self) -> Result<[u64; 2]> {
+        let targets = targets(&self.agent)?;
+        let pids = [self.lister.pid(), self.queue.process.pid()];
+        Ok(pids.map(|pid| targets.get(&pid).map_or(0, windows)))
+    }
+
+    /// Until all that were bad respond again, and have had a window since.
+    fn recover(&mut self) -> Result<()> {
+        let bad = [&self.trickling, &self.stopped, &self.frozen, &self.hanging].map(Lister::pid);
+        let windows_before: BTreeMap<u32, u64> =
+            targets(&self.agent)?.iter().map(|(pid, target)| (*pid, windows(target))).collect();
+        let is_back = |target: &Value, before: u64| {
+            text(target, "/state") != "unresponsive" && windows(target) > before
+        };
+        self.agent.wait_for(machine::patience(RECOVERY_MAX)?, "all to be watched again", |agent| {
+            let targets = targets(agent)?;
+            let is_back = |pid: &u32| {
+                let before = windows_before.get(pid).copied().unwrap_or_default();
+                targets.get(pid).is_some_and(|target| is_back(target, before))
+            };
+            Ok(bad.iter().all(is_back).then_some(()))
         })
     }
 }
 
-fn target(agent: &Agent, pid: u32) -> Result<Option<Value>> {
-    let targets = agent.get("/api/v1/targets")?;
-    let of_pid = |target: &&Value| target.get("pid").and_then(Value::as_u64) == Some(u64::from(pid));
-    Ok(list(&targets, "targets")?.iter().find(of_pid).cloned())
+/// The targets by their pids.
+fn targets(agent: &Agent) -> Result<BTreeMap<u32, Value>> {
+    let mut by_pid = BTreeMap::new();
+    for target in list(&agent.get("/api/v1/targets")?, "targets")? {
+        by_pid.insert(u32::try_from(count(target, "/pid")?)?, target.clone());
+    }
+    Ok(by_pid)
 }
 
 fn windows(target: &Value) -> u64 {
     target.get("windows").and_then(Value::as_u64).unwrap_or_default()
 }
 
-fn cycles(agent: &Agent) -> Result<u64> {
-    count(&agent.get("/healthz")?, "/cycles")
+/// Counts the agent's cycles, on a thread of its own.
+struct Cycles {
+    is_over: Arc<AtomicBool>,
+    counting: JoinHandle<Result<(u64, Duration)>>,
+}
+
+impl Cycles {
+    fn count(address: SocketAddr) -> Cycles {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&is_over);
+        let counting = std::thread::spawn(move || {
+            let cycles = || count(&http::get_json(address, "/healthz")?, "/cycles");
+            let first = cycles()?;
+            let (mut last, mut since, mut longest) = (first, Instant::now(), Duration::ZERO);
+            while !until.load(Ordering::Relaxed) {
+                std::thread::sleep(POLL);
+                let now = cycles()?;
+                longest = longest.max(since.elapsed());
+                if now > last {
+                    (last, since) = (now, Instant::now());
+                }
+            }
+            Ok((last - first, longest))
+        });
+        Cycles { is_over, counting }
+    }
+
+    /// How many there were, and the longest time from one to the next.
+    fn end(self) -> Result<(u64, Duration)> {
+        self.is_over.store(true, Ordering::Relaxed);
+        match self.counting.join() {
+            Ok(counted) => counted,
+            Err(_) => bail!("counting cycles has panicked"),
+        }
+    }
+}
+
+/// When the guards of each running action were asked, by the agent's log.
+fn readings(log: &str) -> Result<BTreeMap<String, Vec<jiff::Timestamp>>> {
+    let mut readings: BTreeMap<String, Vec<jiff::Timestamp>> = BTreeMap::new();
+    for line in log.lines().filter(|line| line.contains(GUARDS_ASKED)) {
+        let mut words = line.split_whitespace();
+        let at = words.next().context("a line without a time")?.parse()?;
+        let action = words.next_back().context("a line without an action")?;
+        readings.entry(action.to_owned()).or_default().push(at);
+    }
+    Ok(readings)
+}
+
+/// The guards of running slices were asked all the time in this part of the agent's log.
+fn guards_were_asked(log: &str) -> Result<()> {
+    let readings = readings(log)?;
+    let mut gaps: Vec<Duration> = Vec::new();
+    for times in readings.values() {
+        gaps.extend(times.windows(2).map(|pair| pair[1].duration_since(pair[0]).unsigned_abs()));
+    }
+    gaps.sort();
+    let (Some(longest), Some(median)) = (gaps.last(), gaps.get(gaps.len() / 2)) else {
+        bail!("no slice has run");
+    };
+    println!("{} readings of guards, {median:?} apart, at most {longest:?}", gaps.len());
+    ensure!(gaps.len() >= READINGS_MIN, "only {} readings of the guards", gaps.len());
+    ensure!(*median < machine::patience(BETWEEN_READINGS_MAX)?, "{median:?} between two readings of guards");
+    ensure!(*longest < machine::patience(INTERVAL)?, "{longest:?} between two readings of guards");
+    Ok(())
 }
 
 #[test]
-fn one_that_is_stopped_is_said_to_be_and_hurts_nobody() -> Result<()> {
+fn targets_that_do_not_answer_are_said_to_be_and_hurt_nobody() -> Result<()> {
     let _alone = agent::exclusively()?;
-    let mut scene = scene(&artifact::debian_rocksdb()?, "1", &[])?;
+    let mut scene = Scene::start()?;
     scene.settle()?;
-    scene.bad.process.signal(Signal::STOP)?;
-    let reason = scene.unresponsive()?;
-    ensure!(reason.contains("a signal has stopped it"), "{reason}");
-    scene.others_are_fine()?;
-    scene.bad.process.signal(Signal::CONT)?;
-    scene.watched_again()?;
+    let (windows_before, log_before) = (scene.windows_of_the_others()?, scene.agent.log().len());
+    let cycles = Cycles::count(scene.agent.address);
+
+    scene.is_noticed(scene.trickling.pid(), "hook")?;
+    scene.stopped.process.signal(Signal::STOP)?;
+    scene.is_noticed(scene.stopped.pid(), "a signal has stopped it")?;
+    let freezer = Freezer::of(scene.frozen.pid())?;
+    freezer.set(true)?;
+    scene.is_noticed(scene.frozen.pid(), "its control group is frozen")?;
+    scene.files.hang();
+    scene.is_noticed(scene.hanging.pid(), "files")?;
+    std::thread::sleep(MEANWHILE);
+    let log_meanwhile = scene.agent.log();
+
+    scene.stopped.process.signal(Signal::CONT)?;
+    freezer.set(false)?;
+    scene.files.recover();
+    // From here on it hangs up.
+    scene.trickling.process.signal(Signal::USR1)?;
+    let began = Instant::now();
+    scene.recover()?;
+    println!("watched again after {:.1} s", began.elapsed().as_secs_f64());
+
+    let (cycles, longest) = cycles.end()?;
+    let windows_after = scene.windows_of_the_others()?;
+    println!(
+        "{cycles} cycles, {longest:?} at most; the others' windows: {windows_before:?}, {windows_after:?}"
+    );
+    ensure!(
+        longest < machine::patience(2 * INTERVAL)?,
+        "a cycle was late by more than an interval: {longest:?}"
+    );
+    ensure!(
+        windows_before.iter().zip(windows_after).all(|(before, after)| before + 2 < after),
+        "the others have no windows: {windows_before:?}, then {windows_after:?}"
+    );
+    guards_were_asked(log_meanwhile.get(log_before..).unwrap_or_default())?;
+    let many = targets(&scene.agent)?.get(&scene.many.pid()).map_or(0, windows);
+    ensure!(many > 0, "the one with many databases has no window");
     scene.agent.stop()
 }
 
@@ -226,54 +407,4 @@ impl Drop for Freezer {
         let _ = self.set(false);
         let _ = std::fs::remove_dir(&self.directory);
     }
-}
-
-#[test]
-fn one_that_is_frozen_is_said_to_be_and_hurts_nobody() -> Result<()> {
-    let _alone = agent::exclusively()?;
-    let mut scene = scene(&artifact::debian_rocksdb()?, "1", &[])?;
-    scene.settle()?;
-    let freezer = Freezer::of(scene.bad_pid())?;
-    freezer.set(true)?;
-    let reason = scene.unresponsive()?;
-    ensure!(reason.contains("its control group is frozen"), "{reason}");
-    scene.others_are_fine()?;
-    freezer.set(false)?;
-    scene.watched_again()?;
-    scene.agent.stop()
-}
-
-#[test]
-fn one_whose_hook_never_ends_an_answer_is_said_to_be_and_hurts_nobody() -> Result<()> {
-    let _alone = agent::exclusively()?;
-    let mut scene = scene(&artifact::debian_rocksdb()?, "1", &[TRICKLE_SECONDS])?;
-    let reason = scene.unresponsive()?;
-    ensure!(reason.contains("hook"), "{reason}");
-    scene.others_are_fine()?;
-    scene.agent.stop()
-}
-
-#[test]
-fn one_whose_library_cannot_be_read_is_said_to_be_and_hurts_nobody() -> Result<()> {
-    let _alone = agent::exclusively()?;
-    let mounted = tempfile::tempdir()?;
-    let files = HungFileSystem::mount(mounted.path(), &artifact::debian_rocksdb()?)?;
-    let mut scene = scene(&files.file(), "1", &[])?;
-    scene.settle()?;
-    files.hang();
-    let reason = scene.unresponsive()?;
-    ensure!(reason.contains("files"), "{reason}");
-    scene.others_are_fine()?;
-    files.recover();
-    scene.watched_again()?;
-    scene.agent.stop()
-}
-
-#[test]
-fn one_with_two_thousand_databases_hurts_nobody() -> Result<()> {
-    let _alone = agent::exclusively()?;
-    let mut scene = scene(&artifact::debian_rocksdb()?, MANY_DATABASES, &[])?;
-    scene.settle()?;
-    scene.others_are_fine()?;
-    scene.agent.stop()
 }

@@ -19,7 +19,7 @@ use sexton_tuner::run::{ActionId, JobId};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// How often a window is asked for again where the probe budget had none to give.
 const WINDOW_RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -235,6 +235,7 @@ impl Engine {
             latencies.merge(&open);
         }
         let readings = self.readings_meanwhile(watched, &acting.compact, meanwhile, &latencies);
+        debug!(target = watched.target.name, action = acting.id.0, "the guards are asked");
         guard::during(&self.options.policy.guards, &readings, acting.ran.pauses)
     }
 
