@@ -128,6 +128,13 @@ fn queue(directory: &Path) -> Result<Workload> {
     )
 }
 
+/// A directory in memory, where there is such a place: each database that is opened waits for a disk a dozen
+/// times.
+fn quick_directory() -> Result<tempfile::TempDir> {
+    let memory = Path::new("/dev/shm");
+    Ok(if memory.is_dir() { tempfile::tempdir_in(memory)? } else { tempfile::tempdir()? })
+}
+
 /// All seven, and the agent that watches them.
 struct Scene {
     lister: Lister,
@@ -139,17 +146,16 @@ struct Scene {
     hanging: Lister,
     files: HungFileSystem,
     agent: Agent,
-    _mounted: tempfile::TempDir,
-    _directory: tempfile::TempDir,
+    _directories: [tempfile::TempDir; 3],
 }
 
 impl Scene {
     fn start() -> Result<Scene> {
-        let (directory, mounted) = (tempfile::tempdir()?, tempfile::tempdir()?);
+        let (directory, quick, mounted) = (tempfile::tempdir()?, quick_directory()?, tempfile::tempdir()?);
         let library = artifact::debian_rocksdb()?;
         let files = HungFileSystem::mount(mounted.path(), &library)?;
         let start = |name, more: &[&str]| Lister::start(directory.path(), name, &library, more);
-        let mut many = start("many", &[MANY_DATABASES])?;
+        let mut many = Lister::start(quick.path(), "many", &library, &[MANY_DATABASES])?;
         let mut queue = queue(directory.path())?;
         let mut lister = start("lister", &["1"])?;
         let mut trickling = start("trickling", &["1", TRICKLE_SECONDS])?;
@@ -162,20 +168,8 @@ impl Scene {
         let watched = [&lister, &many, &trickling, &stopped, &frozen, &hanging].map(Lister::pid);
         let policy = policy(&watched, queue.process.pid());
         let agent = Agent::start_logging(directory.path(), &policy, Some(LOG_FILTER))?;
-        let (_mounted, _directory) = (mounted, directory);
-        Ok(Scene {
-            lister,
-            queue,
-            many,
-            trickling,
-            stopped,
-            frozen,
-            hanging,
-            files,
-            agent,
-            _mounted,
-            _directory,
-        })
+        let _directories = [mounted, directory, quick];
+        Ok(Scene { lister, queue, many, trickling, stopped, frozen, hanging, files, agent, _directories })
     }
 
     /// Until all have had a window, but for the one whose hook trickles, and a slice runs.

@@ -1,16 +1,15 @@
 //! Two targets on two block devices are compacted at the same time, two on one device never.
 //!
-//! Method: two queues whose RocksDB limits the rate of its compactions, so that they last for seconds, each
-//! on a loop device of its own, then both on one. When each action began and ended stands in the agent's list
-//! of actions.
+//! Method: three queues whose RocksDB limits the rate of its compactions, so that they last for seconds. Two
+//! lie on one loop device, the third on another. When each action began and ended stands in the agent's list of
+//! actions.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::Value;
 use sexton_tests::agent::{self, Agent, list, text};
 use sexton_tests::loop_device::LoopDevice;
 use sexton_tests::workload::{self, Start, Workload};
 use sexton_tests::{artifact, machine};
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -21,7 +20,7 @@ const LOOP_LIMIT: Duration = Duration::from_secs(120);
 const DEVICE_BYTES: u64 = 128 << 20;
 
 fn queue(directory: &Path) -> Result<Workload> {
-    let mut workload = Workload::start_with(
+    Workload::start_with(
         Start {
             directory: &directory.join("db"),
             keys: 10_000,
@@ -39,9 +38,7 @@ fn queue(directory: &Path) -> Result<Workload> {
             "--background-bytes-per-second=100000",
         ],
         &[],
-    )?;
-    workload.second(machine::patience(READY_LIMIT)?)?;
-    Ok(workload)
+    )
 }
 
 fn policy(pids: &[u32]) -> String {
@@ -51,9 +48,7 @@ fn policy(pids: &[u32]) -> String {
     match: {{ pid: {pid} }}
     actuator: hook
     remedies: [compact]
-    column_families:
-      - name: {}
-        prefix: {{ delimiter: \"/\", count: 3 }}
+    column_families: [{{ name: {} }}]
 ",
             workload::COLUMN_FAMILY
         )
@@ -63,8 +58,8 @@ fn policy(pids: &[u32]) -> String {
         "\
 mode: act
 targets:
-{entries}thresholds: {{ tombstones_per_operation: 100, pain: 100us/s }}
-loop: {{ interval: 1s, window: 500ms, survey: 2s }}
+{entries}thresholds: {{ tombstones_per_operation: 100, pain: 1us/s, density: 0.0 }}
+loop: {{ interval: 1s, window: 300ms, survey: 1s }}
 probes: {{ budget: 50% }}
 io_budget: {{ rate: 64MiB/s, burst: 1GiB }}
 cooldown: 2s
@@ -91,52 +86,52 @@ fn spans(agent: &Agent) -> Result<Vec<Span>> {
     Ok(spans?.into_iter().flatten().collect())
 }
 
-/// Whether both targets have been acted on so often.
-fn are_acted_on(spans: &[Span], times: usize) -> bool {
-    let of = |name: &str| spans.iter().filter(|(target, ..)| target == name).count();
-    let names: BTreeSet<&str> = spans.iter().map(|(target, ..)| target.as_str()).collect();
-    names.len() == 2 && names.iter().all(|name| of(name) >= times)
-}
-
-/// Pairs of actions on different targets that ran at the same time.
-fn overlaps(spans: &[Span]) -> usize {
-    let pairs =
-        spans.iter().enumerate().flat_map(|(at, one)| spans.iter().skip(at + 1).map(move |two| (one, two)));
-    pairs.filter(|(one, two)| one.0 != two.0 && one.1 < two.2 && two.1 < one.2).count()
-}
-
-/// What was done to two queues in these directories until `is_enough`.
-fn act_on(
-    directory: &Path,
-    one: &Path,
-    two: &Path,
-    is_enough: impl Fn(&[Span]) -> bool,
-) -> Result<Vec<Span>> {
-    let (one, two) = (queue(one)?, queue(two)?);
-    let mut agent = Agent::start(directory, &policy(&[one.process.pid(), two.process.pid()]))?;
-    let spans = agent.wait_for(machine::patience(LOOP_LIMIT)?, "actions on both targets", |agent| {
-        Ok(Some(spans(agent)?).filter(|spans| is_enough(spans)))
-    })?;
-    agent.stop()?;
-    Ok(spans)
+/// Whether actions on any of these targets ran at the same time as one on another of them.
+fn have_overlapped(spans: &[Span], names: [&str; 2]) -> bool {
+    let of = |name: &str| spans.iter().filter(move |span| span.0 == name).collect::<Vec<_>>();
+    let [one, two] = names.map(of);
+    one.iter().any(|one| two.iter().any(|two| one.1 < two.2 && two.1 < one.2))
 }
 
 #[test]
 fn devices_are_acted_on_in_parallel_and_each_by_one_action_at_a_time() -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
-    let one = LoopDevice::mount(directory.path(), "one", DEVICE_BYTES)?;
-    let two = LoopDevice::mount(directory.path(), "two", DEVICE_BYTES)?;
-    let at_once = |spans: &[Span]| overlaps(spans) > 0;
-    let spans = act_on(directory.path(), one.directory(), two.directory(), at_once);
-    println!("on two devices: {:?}", spans.context("two devices wait for each other")?);
+    let shared = LoopDevice::mount(directory.path(), "shared", DEVICE_BYTES)?;
+    let own = LoopDevice::mount(directory.path(), "own", DEVICE_BYTES)?;
+    let places =
+        [shared.directory().join("one"), shared.directory().join("two"), own.directory().join("three")];
+    places.iter().try_for_each(std::fs::create_dir)?;
+    let [one, two, three] = &places;
+    let mut queues = [queue(one)?, queue(two)?, queue(three)?];
+    for queue in &mut queues {
+        queue.second(machine::patience(READY_LIMIT)?)?;
+    }
+    let pids = queues.each_ref().map(|queue| queue.process.pid());
+    let mut agent = Agent::start(directory.path(), &policy(&pids))?;
+    let names = target_names(&mut agent, pids)?;
+    let [one, two, three] = names.each_ref().map(String::as_str);
+    let spans = agent.wait_for(machine::patience(LOOP_LIMIT)?, "actions on all three targets", |agent| {
+        let spans = spans(agent)?;
+        let are_acted_on = names.iter().all(|name| spans.iter().any(|span| span.0 == *name));
+        let in_parallel = have_overlapped(&spans, [one, three]) || have_overlapped(&spans, [two, three]);
+        Ok(Some(spans).filter(|_| are_acted_on && in_parallel))
+    })?;
+    println!("{spans:?}");
+    ensure!(!have_overlapped(&spans, [one, two]), "two actions at a time on one device: {spans:?}");
+    agent.stop()
+}
 
-    let (third, fourth) = (one.directory().join("third"), one.directory().join("fourth"));
-    std::fs::create_dir(&third)?;
-    std::fs::create_dir(&fourth)?;
-    let again = tempfile::tempdir()?;
-    let spans = act_on(again.path(), &third, &fourth, |spans| are_acted_on(spans, 2))?;
-    println!("on one device: {spans:?}");
-    ensure!(overlaps(&spans) == 0, "two actions at a time on one device: {spans:?}");
-    Ok(())
+/// What the agent calls the targets of these processes.
+fn target_names(agent: &mut Agent, pids: [u32; 3]) -> Result<[String; 3]> {
+    agent.wait_for(machine::patience(LOOP_LIMIT)?, "three targets", |agent| {
+        let targets = agent.get("/api/v1/targets")?;
+        let targets = list(&targets, "targets")?;
+        let name = |pid: u32| {
+            let of_pid = |target: &&Value| target.get("pid").and_then(Value::as_u64) == Some(pid.into());
+            targets.iter().find(of_pid).map(|target| text(target, "/name").to_owned())
+        };
+        let [one, two, three] = pids.map(name);
+        Ok(one.zip(two).zip(three).map(|((one, two), three)| [one, two, three]))
+    })
 }
