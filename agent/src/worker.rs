@@ -165,9 +165,12 @@ impl<S: Resident> Worker<S> {
         while asked {
             let now = Instant::now();
             self.expire(now);
-            let left = self.deadline()?.saturating_duration_since(now);
+            // What has no deadline any more has been done, or given up.
+            let deadline = self.deadline();
+            let left = deadline.map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(now));
             match answers.recv_timeout(left) {
                 Ok(answer) => return Some(answer),
+                Err(RecvTimeoutError::Timeout) if deadline.is_none() => return None,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     self.abandon(&format!("{what} failed in a way it must not"));
@@ -453,6 +456,17 @@ mod tests {
         assert_eq!((count(&mut worker), count(&mut worker), count(&mut worker)), (1, 2, 3));
         until(|| !worker.is_busy());
         assert_eq!((worker.generation(), worker.deadline(), worker.trouble()), (1, None, None));
+    }
+
+    #[test]
+    fn every_answer_is_heard_however_soon_it_comes() {
+        let (mut worker, _wakes) = worker(&LeftBehind::default());
+        let call =
+            |worker: &mut Worker<Counter>| worker.call("calling", PATIENCE, |counter| counter.wakes_left);
+        assert_eq!((0..20_000).filter_map(|_| call(&mut worker)).count(), 20_000);
+        let release = hang(&mut worker, Duration::from_millis(1));
+        assert_eq!(call(&mut worker), None, "it is given up with what hangs before it");
+        drop(release);
     }
 
     #[test]

@@ -63,7 +63,7 @@ loop: {{ interval: 1s, window: 300ms, survey: 1s }}
 probes: {{ budget: 50% }}
 io_budget: {{ rate: 64MiB/s, burst: 1GiB }}
 cooldown: 2s
-guards: {{ target_age: 0s, latency_factor: 1000 }}
+guards: {{ target_age: 0s, latency_factor: 1000, disk_free: 1MiB }}
 keys: shown
 "
     )
