@@ -4,10 +4,10 @@
 //!
 //! Method: one agent watches seven programs. Two do what they should: a Python program on Debian's RocksDB
 //! that lists over tombstones all the time, and a queue that is compacted in slices that last for seconds.
-//! Five do not: one has 2,000 databases, one has a hook that sends a byte every nine seconds, and while a slice
-//! runs one is stopped, one is frozen, and the library of one lies on a file system that hangs. From before the
-//! first of these until after the last has recovered, the agent's cycles and the others' windows are counted
-//! as its API shows them, and the guards' readings as its log does.
+//! Five do not: one has 2,000 databases, one has a hook that sends a byte every nine seconds, and while a
+//! slice runs one is stopped, one is frozen, and the library of one lies on a file system that hangs. From
+//! before the first of these until after the last has recovered, the agent's cycles and the others' windows
+//! are counted as its API shows them, and the guards' readings as its log does.
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;

@@ -1,8 +1,8 @@
 //! Two targets on two block devices are compacted at the same time, two on one device never.
 //!
 //! Method: three queues whose RocksDB limits the rate of its compactions, so that they last for seconds. Two
-//! lie on one loop device, the third on another. When each action began and ended stands in the agent's list of
-//! actions.
+//! lie on one loop device, the third on another. When each action began and ended stands in the agent's list
+//! of actions.
 
 use anyhow::{Result, ensure};
 use serde_json::Value;

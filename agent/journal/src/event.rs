@@ -439,26 +439,24 @@ impl Display for EventKind {
             EventKind::StateUnwritable { reason } => {
                 write!(formatter, "the state cannot be written, nothing is begun until it can: {reason}")
             }
-            EventKind::StateRecovered { written, lost } => {
-                write!(
-                    formatter,
-                    "the state can be written again: {written} records had waited, {lost} were lost"
-                )
-            }
+            EventKind::StateRecovered { written, lost } => write!(
+                formatter,
+                "the state can be written again: {written} records had waited, {lost} were lost"
+            ),
             EventKind::StateSetAside { path, reason } => {
                 write!(formatter, "the state was corrupt and begins anew, the old one is {path}: {reason}")
             }
-            EventKind::PolicyGone { path, reason } => {
-                write!(formatter, "the policy {path} has gone, the last good one stays in force: {reason}")
-            }
-            EventKind::PolicyBroken { path, reason } => {
-                write!(formatter, "the policy {path} is broken, the last good one stays in force: {reason}")
-            }
+            EventKind::PolicyGone { path, reason } => former_policy(formatter, path, "has gone", reason),
+            EventKind::PolicyBroken { path, reason } => former_policy(formatter, path, "is broken", reason),
             EventKind::PolicyLoaded { path } => {
                 write!(formatter, "the policy {path} was read again and is in force")
             }
         }
     }
+}
+
+fn former_policy(formatter: &mut Formatter<'_>, path: &str, what: &str, reason: &str) -> Result {
+    write!(formatter, "the policy {path} {what}, the last good one stays in force: {reason}")
 }
 
 /// Number, time, event. Foreign words stand in it as they came.
