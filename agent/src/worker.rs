@@ -162,7 +162,10 @@ impl<S: Resident> Worker<S> {
     ) -> Option<T> {
         let (answer, answers) = mpsc::sync_channel(1);
         let asked = self.ask(what, limit, move |resident| drop(answer.send(work(resident))));
-        while asked {
+        if !asked {
+            return None;
+        }
+        loop {
             let now = Instant::now();
             self.expire(now);
             // What has no deadline any more has been done, or given up.
@@ -178,7 +181,6 @@ impl<S: Resident> Worker<S> {
                 }
             }
         }
-        None
     }
 
     /// Why no answers come; `None` where nothing is known against it.
