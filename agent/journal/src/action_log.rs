@@ -8,9 +8,9 @@ use super::error::JournalError;
 use super::event::{Ended, EventKind, Started, Subject};
 use super::event_log::EventLog;
 use super::news::News;
-use super::options::{OptionRecord, Options};
 use super::record::{Read, Stored};
 use super::samples::Samples;
+use super::settings::Settings;
 use sexton_tuner::evidence::PastAction;
 use sexton_tuner::guard::GuardRefusal;
 use sexton_tuner::plan::{Plan, Refusal};
@@ -18,7 +18,7 @@ use sexton_tuner::policy::KeyDisplay;
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::run::{
     ACTIONS_STORED_MAX, Action, ActionId, ActionKind, ActionState, Claim, DatabaseIdentity, End, JobId,
-    Moment, Outcome, Paused, Phase, Place, ProcessId, Running,
+    KeptSetting, Moment, Outcome, Paused, Phase, Place, ProcessId, Running,
 };
 use sexton_tuner::verify::Seen;
 use std::collections::{BTreeMap, VecDeque};
@@ -40,8 +40,6 @@ pub struct Begun {
     pub process: ProcessId,
     /// What it is done to; `None` where that is not a range of a database.
     pub place: Option<Place>,
-    /// The option that it sets, if it does; its number is filled in.
-    pub option: Option<OptionRecord>,
 }
 
 /// An action of the log.
@@ -62,7 +60,7 @@ pub struct Journal {
     pub(super) events: EventLog,
     /// Newest first.
     pub(super) actions: VecDeque<Entry>,
-    pub(super) options: Options,
+    pub(super) settings: Settings,
     pub(super) samples: Samples,
     pub(super) news: News,
     counts: Counts,
@@ -92,7 +90,7 @@ impl Journal {
         let mut journal = Journal {
             events: EventLog::open(directory, event_file)?,
             actions: VecDeque::new(),
-            options: Options::default(),
+            settings: Settings::default(),
             samples: Samples::default(),
             news: News::default(),
             counts: Counts::default(),
@@ -114,7 +112,7 @@ impl Journal {
         }
         self.is_loaded = true;
         self.samples = Samples::load(self.events.state());
-        self.options = Options::load(self.events.state());
+        self.settings = Settings::load(self.events.state());
         let records: Vec<(String, Read)> = self.events.state().last(Kind::Action, ACTIONS_STORED_MAX);
         let entry = |(_, Read(action))| Entry { action, is_earlier: true };
         self.actions = records.into_iter().map(entry).collect();
@@ -175,29 +173,30 @@ impl Journal {
     /// When it cannot be written: then it must not be done.
     pub fn begin(&mut self, begun: Begun) -> Result<ActionId, JournalError> {
         let id = self.next_id();
-        let Begun { kind, process, place, option } = begun;
+        let Begun { kind, process, place } = begun;
         let started = clock::now();
         let part = place.as_ref().map_or_else(KeyRange::everything, |place| place.range.clone());
         let running = running(part, VecDeque::new(), started);
         let claim = claim(&kind);
         let state = ActionState::Running(running);
         let action = Action { place, claim, state, ..Action::planned(id, kind, process, started) };
-        self.write_ahead(action, option)?;
+        let kept = KeptSetting::of(id, &action.kind, process, action.place.as_ref());
+        self.write_ahead(action, kept.filter(|kept| kept.restore.is_some()))?;
         Ok(id)
     }
 
-    /// Writes ahead that an action begins, with the option that it sets, if it does.
+    /// Writes ahead that an action begins, with the setting that it changes and that has to be restored, if there is one.
     ///
     /// # Errors
     /// When it cannot be written: then it must not be done.
-    pub fn write_ahead(&mut self, action: Action, option: Option<OptionRecord>) -> Result<(), JournalError> {
+    pub fn write_ahead(&mut self, action: Action, setting: Option<KeptSetting>) -> Result<(), JournalError> {
         let id = action.id;
         let mut batch = batch_of(&action);
         if let Some(oldest) = id.0.checked_sub(ACTIONS_STORED_MAX as u64) {
             batch.delete(Kind::Action, &numbered(oldest));
         }
-        if let Some(option) = &option {
-            batch.append(self.options.add(OptionRecord { action_id: id, ..option.clone() }));
+        if let Some(setting) = setting {
+            batch.append(self.settings.add(setting));
         }
         let started = Started {
             subject: self.subject(&action),
@@ -205,11 +204,7 @@ impl Journal {
             reason: action.kind.reason().to_owned(),
         };
         let event = EventKind::started(&action.kind, started);
-        self.events.write_ahead(batch, event).inspect_err(|_| {
-            if let Some(option) = &option {
-                self.options.remove(option);
-            }
-        })?;
+        self.events.write_ahead(batch, event).inspect_err(|_| self.settings.remove(id))?;
         if let Some(place) = &action.place {
             let batch = self.samples.begin(place);
             self.events.append(batch);

@@ -13,8 +13,8 @@ pub enum Kind {
     Agent,
     /// When a database was last sampled, and what was still wanted of it, by database.
     Sample,
-    /// Options that are set in a target and are to be put back, by database, column family and name.
-    Option,
+    /// Settings that are changed in a target and are to be restored.
+    Setting,
 }
 
 impl Kind {
@@ -27,7 +27,8 @@ impl Kind {
             Kind::Agent => "agent/",
             // As the first release has named it.
             Kind::Sample => "survey/",
-            Kind::Option => "option/",
+            // The first release kept options only.
+            Kind::Setting => "option/",
         }
     }
 

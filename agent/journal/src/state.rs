@@ -219,7 +219,7 @@ impl State {
 /// Opens the store and reads all of it once: damage shows now, while beginning anew is still possible.
 fn open_and_read(directory: &StateDirectory) -> Result<Store, StoreError> {
     let store = Store::open(&directory.store())?;
-    for kind in [Kind::Action, Kind::Event, Kind::Throttle, Kind::Sample, Kind::Option] {
+    for kind in [Kind::Action, Kind::Event, Kind::Throttle, Kind::Sample, Kind::Setting] {
         store.last::<serde::de::IgnoredAny>(kind, usize::MAX)?;
     }
     Ok(store)

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 use super::action_log::{ACTIONS_PUBLISHED_MAX, Begun, Journal};
-use super::options::{OptionRecord, Wish};
+use super::clock;
 use super::throttles::ThrottleKey;
 use sexton_tuner::daily::DailyBytes;
 use sexton_tuner::guard::{Guard, GuardRefusal};
@@ -13,7 +13,7 @@ use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
 use sexton_tuner::run::{
     Action, ActionId, ActionKind, DatabaseIdentity, End, JobId, Outcome, Place, ProcessId, SettingChange,
-    VERIFY_WINDOWS_MAX, Verification,
+    SettingEvent, VERIFY_WINDOWS_MAX, Verification,
 };
 use sexton_tuner::schedule::{BudgetBucket, io_budget_at};
 use sexton_tuner::throttle::{ThrottleSetting, ThrottleState};
@@ -71,7 +71,7 @@ fn compact(range: KeyRange) -> ActionKind {
 fn begun(prefix: &str) -> Begun {
     let range = KeyRange::with_prefix(Key::new(prefix));
     let place = Place { database: identity(1), column_family: "keyTable".into(), range: range.clone() };
-    Begun { kind: compact(range), process: LIVING, place: Some(place), option: None }
+    Begun { kind: compact(range), process: LIVING, place: Some(place) }
 }
 
 fn flush() -> ActionKind {
@@ -89,7 +89,7 @@ fn flush() -> ActionKind {
 }
 
 fn end(outcome: Outcome, rests: bool) -> End {
-    End { rests, ..End::new(super::clock::now(), outcome, "so") }
+    End { rests, ..End::new(clock::now(), outcome, "so") }
 }
 
 fn done(journal: &mut Journal, begun: Begun) -> ActionId {
@@ -271,7 +271,7 @@ fn set_throttle(process: ProcessId, name: &str) -> Begun {
         timeout: TimeSpan::from_seconds(1),
         reason: String::new(),
     }));
-    Begun { kind, process, place: None, option: None }
+    Begun { kind, process, place: None }
 }
 
 /// Begins the action of a throttle, whose first try fails.
@@ -472,19 +472,7 @@ fn set_options(value: &str) -> Begun {
         relief_seconds_per_second: 0.5,
         reason: String::new(),
     }));
-    let option = OptionRecord {
-        action_id: ActionId(0),
-        target: "java-1".into(),
-        process: LIVING,
-        database: identity(1),
-        column_family: "keyTable".into(),
-        name: "trigger".into(),
-        value: value.into(),
-        restore: "0".into(),
-        wish: Wish::Keep,
-        tried: None,
-    };
-    Begun { kind, option: Some(option), ..begun("") }
+    Begun { kind, ..begun("") }
 }
 
 /// An agent that is killed after it wrote that it would set an option, and before or after it did.
@@ -495,32 +483,31 @@ fn an_option_is_remembered_from_before_it_is_set_until_it_is_put_back() {
     let id = first.begin(set_options("1000")).unwrap();
     drop(first);
     let mut second = open(folder.path());
-    let left = second.options().records().to_vec();
-    assert_eq!(left.iter().map(|record| record.action_id).collect::<Vec<_>>(), [id]);
-    assert!(left.iter().all(|record| matches!(record.wish, Wish::PutBack(_))));
-    second.end_option(&left[0], "0", "so");
-    assert!(second.options().records().is_empty());
+    let [left] = second.settings() else { panic!("{:?}", second.settings()) };
+    assert_eq!((left.action, left.database.clone()), (id, Some(identity(1))));
+    assert!(left.is_to_be_restored(clock::now()));
+    second.step_settings(&SettingEvent::Restored(Some("0")), |_| true);
+    assert!(second.settings().is_empty());
     assert_eq!(names(&second).last(), Some(&"options_restored"));
     drop(second);
-    assert!(open(folder.path()).options().records().is_empty());
+    assert!(open(folder.path()).settings().is_empty());
 }
 
 #[test]
 fn an_option_that_did_not_help_or_was_not_taken_is_not_kept() {
     let mut journal = nowhere();
     let id = journal.begin(set_options("1000")).unwrap();
-    journal.emit_option_set(id);
+    journal.step_settings(&SettingEvent::Changed, |kept| kept.action == id);
     assert_eq!(names(&journal).last(), Some(&"options_set"));
     journal.end(id, end(Outcome::Done, true));
     assert_eq!(journal.pending("java-1").count(), 0, "it is given time to show what it is good for");
     journal.verify(id, verification(false));
-    assert!(journal.options().records().iter().all(|record| record.wish != Wish::Keep));
-    let left = journal.options().records().to_vec();
-    journal.end_option(&left[0], "0", "so");
+    assert!(journal.settings().iter().all(|kept| kept.is_to_be_restored(clock::now())));
+    journal.step_settings(&SettingEvent::Restored(Some("0")), |_| true);
 
     let id = journal.begin(set_options("2000")).unwrap();
-    journal.forget_option(id);
-    assert!(journal.options().records().is_empty());
+    journal.step_settings(&SettingEvent::NotChanged, |kept| kept.action == id);
+    assert!(journal.settings().is_empty());
 }
 
 /// Every record of a store that the first release has left: key, space, JSON.
@@ -555,9 +542,9 @@ fn check_first_release(journal: &mut Journal) {
     assert_eq!((claim.before.pain_seconds_per_second, claim.promised_seconds_per_second), (0.5, 0.5));
     let in_doubt: Vec<_> = journal.in_doubt().map(|(action, doubt)| (action.id.0, doubt.job.0)).collect();
     assert_eq!(in_doubt, [(21, 1_795_300_000_000)]);
-    let options: Vec<_> =
-        journal.options().records().iter().map(|it| (it.action_id.0, it.restore.as_str())).collect();
-    assert_eq!(options, [(14, "0"), (24, "4")]);
+    let settings: Vec<_> =
+        journal.settings().iter().map(|kept| (kept.action.0, kept.restore.as_deref().unwrap())).collect();
+    assert_eq!(settings, [(14, "0"), (24, "4")]);
     let throttles: Vec<_> = journal.throttles().into_keys().map(|(_, name)| name).collect();
     assert_eq!(throttles, ["deletion", "heartbeat", "scrub"]);
     assert_eq!(journal.budget().unwrap().tokens_bytes, -5);

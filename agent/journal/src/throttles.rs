@@ -23,7 +23,7 @@ const BUDGET: &str = "io_budget";
 const DAILY: &str = "daily_bytes";
 
 /// A throttle of a process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThrottleKey {
     pub process: ProcessId,
     pub target: String,
@@ -33,9 +33,8 @@ pub struct ThrottleKey {
 /// What is known of a throttle, as it is kept.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct ThrottleRecord {
-    process: ProcessId,
-    target: String,
-    name: String,
+    #[serde(flatten)]
+    key: ThrottleKey,
     #[serde(flatten)]
     state: ThrottleState,
 }
@@ -48,11 +47,11 @@ impl Journal {
             self.events.state().last(Kind::Throttle, THROTTLES_STORED_MAX);
         let is_alive = self.is_alive;
         let (alive, ended): (Vec<_>, Vec<_>) =
-            records.into_iter().partition(|(_, throttle)| is_alive(&throttle.process));
+            records.into_iter().partition(|(_, throttle)| is_alive(&throttle.key.process));
         let mut batch = Batch::default();
         ended.iter().for_each(|(name, _)| batch.delete(Kind::Throttle, name));
         self.events.append(batch);
-        let known = |(_, throttle): (_, ThrottleRecord)| ((throttle.target, throttle.name), throttle.state);
+        let known = |(_, ThrottleRecord { key, state }): (_, ThrottleRecord)| ((key.target, key.name), state);
         alive.into_iter().map(known).collect()
     }
 
@@ -130,13 +129,25 @@ impl Journal {
 }
 
 fn batch_of_throttle(key: &ThrottleKey, state: &ThrottleState) -> Batch {
-    let record = ThrottleRecord {
-        process: key.process,
-        target: key.target.clone(),
-        name: key.name.clone(),
-        state: state.clone(),
-    };
+    let record = ThrottleRecord { key: key.clone(), state: state.clone() };
     let mut batch = Batch::default();
     batch.put(Kind::Throttle, &format!("{}/{}", key.target, key.name), &record);
     batch
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use serde_json::Value;
+
+    #[test]
+    fn a_throttle_is_read_and_written_as_the_first_release_did() {
+        let text = r#"{"process":{"pid":7,"start_time_ticks":9},"target":"java-7","name":"deletion","value":"slow",
+            "read_unix_s":5,"failure":null}"#;
+        let record: ThrottleRecord = serde_json::from_str(text).unwrap();
+        assert_eq!((record.key.target.as_str(), record.key.process.pid), ("java-7", 7));
+        assert_eq!((record.state.value.as_deref(), record.state.read_unix_s), (Some("slow"), Some(5)));
+        assert_eq!(serde_json::to_value(&record).unwrap(), serde_json::from_str::<Value>(text).unwrap());
+    }
 }

@@ -2,7 +2,9 @@
 
 use super::action_log::Journal;
 use super::clock;
-use sexton_tuner::run::{Action, ActionId, ActionState, Claim, VERIFY_WINDOWS_MAX, Verification};
+use sexton_tuner::run::{
+    Action, ActionId, ActionState, Claim, SettingEvent, VERIFY_WINDOWS_MAX, Verification,
+};
 
 /// An action that is to be verified.
 #[derive(Clone, Debug)]
@@ -37,7 +39,7 @@ impl Journal {
         let earlier_failures = self.failures_before(id);
         let failures_in_a_row = if verification.helped { 0 } else { earlier_failures.saturating_add(1) };
         if !verification.helped {
-            self.options.unwant("it did not help", |record| record.action_id == id);
+            self.step_settings(&SettingEvent::Unwanted("it did not help"), |kept| kept.action == id);
         }
         self.change(id, |action| {
             let ActionState::Done(end) = &action.state else { return };

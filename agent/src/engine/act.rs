@@ -370,7 +370,7 @@ impl Engine {
         };
         let process = watched.target.process;
         let kind = ActionKind::Compact(compact.clone());
-        self.history.begin(Begun { kind, process, place: Some(place), option: None }).ok()
+        self.history.begin(Begun { kind, process, place: Some(place) }).ok()
     }
 
     /// What an operator would run to the same end.

@@ -4,11 +4,13 @@ use super::tend::{note_value, value_in_force};
 use super::{Control, Engine};
 use crate::session::Session;
 use sexton_execute::{ExecuteError, FlushTask, OptionTask, SettingTask, Task};
-use sexton_journal::{Begun, OptionRecord, Wish, clock};
+use sexton_journal::{Begun, clock};
 use sexton_tuner::evidence::MemtableDeletions;
 use sexton_tuner::plan::{Flush, SetOptions};
 use sexton_tuner::range::KeyRange;
-use sexton_tuner::run::{ActionId, ActionKind, End, Outcome, Place, SettingChange, is_same_value};
+use sexton_tuner::run::{
+    ActionId, ActionKind, End, KeptSetting, Outcome, Place, SettingChange, SettingEvent, is_same_value,
+};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tracing::{debug, info, warn};
@@ -32,7 +34,7 @@ impl Engine {
         if self.bears_flush(flush).is_err() {
             return;
         }
-        let Some(id) = self.begin_remedy(&subject, None) else { return };
+        let Some(id) = self.begin_remedy(&subject) else { return };
         control.begin_action();
         control.publish(self.snapshot());
         let started = Instant::now();
@@ -60,11 +62,11 @@ impl Engine {
             column_family: &set.column_family,
         };
         let memtable_deletions = self.memtable_deletions(&subject);
-        let Some(record) = self.option_record(set) else { return };
+        let Some(kept) = self.to_be_kept(&subject) else { return };
         if self.bears_option(set).is_err() {
             return;
         }
-        let Some(id) = self.begin_remedy(&subject, Some(record.clone())) else { return };
+        let Some(id) = self.begin_remedy(&subject) else { return };
         control.begin_action();
         let started = Instant::now();
         let wanted = set.clone();
@@ -75,53 +77,43 @@ impl Engine {
             Ok(Task::Set(SettingTask::Option(OptionTask { process, column_family, name, value, restore })))
         };
         let result = self.carry_out(&set.target, task, control);
-        match &result {
+        let event = match &result {
             Ok(_) => {
                 if let Some(watched) = self.watched_mut(&set.target) {
-                    note_value(watched, &record, &set.value);
+                    note_value(watched, &kept, &set.value);
                 }
-                self.history.emit_option_set(id);
+                SettingEvent::Changed
             }
-            Err(ExecuteError::Connection { .. }) => {
-                let reason = "whether it was set is not known";
-                self.history.unwant_options(reason, |record| record.action_id == id);
-            }
-            Err(_) => self.history.forget_option(id),
-        }
+            Err(ExecuteError::Connection { .. }) => SettingEvent::Unwanted("whether it was set is not known"),
+            Err(_) => SettingEvent::NotChanged,
+        };
+        self.history.step_settings(&event, |kept| kept.action == id);
         let outcome = result.map(|_| format!("{} was {} before", set.name, set.restore));
         self.end_remedy(id, &subject, started, outcome, memtable_deletions);
         control.publish(self.snapshot());
     }
 
-    /// What is to be remembered of an option. `None` where it is set already, or its value is not the one any
-    /// more that the plan knows of: then the next plan knows.
-    fn option_record(&mut self, set: &SetOptions) -> Option<OptionRecord> {
-        let watched = self.watched_mut(&set.target)?;
-        let record = OptionRecord {
-            action_id: ActionId::default(),
-            target: set.target.clone(),
-            process: watched.target.process,
-            database: watched.identity_of(Path::new(&set.database))?,
-            column_family: set.column_family.clone(),
-            name: set.name.clone(),
-            value: set.value.clone(),
-            restore: set.restore.clone(),
-            wish: Wish::Keep,
-            tried: None,
-        };
-        match value_in_force(watched, &record) {
-            Ok(Some(value)) if is_same_value(&value, &set.restore) => {}
+    /// What is to be remembered of an option. `None` where it is changed already, or its value is not the one
+    /// any more that the plan knows of: then the next plan knows.
+    fn to_be_kept(&mut self, subject: &Subject<'_>) -> Option<KeptSetting> {
+        let place = self.place_of(subject)?;
+        let watched = self.watched_mut(subject.target)?;
+        let process = watched.target.process;
+        let kept = KeptSetting::of(ActionId::default(), &subject.kind, process, Some(&place))?;
+        let (target, option) = (subject.target, &kept.setting.name);
+        match value_in_force(watched, &kept) {
+            Ok(Some(value)) if kept.restore.as_ref().is_some_and(|known| is_same_value(&value, known)) => {}
             Ok(value) => {
-                debug!(target = set.target, option = set.name, ?value, "it is another value by now");
-                note_value(watched, &record, value.as_deref().unwrap_or(&set.value));
+                debug!(target, option, ?value, "it is another value by now");
+                note_value(watched, &kept, value.as_deref().unwrap_or(&kept.wanted));
                 return None;
             }
             Err(reason) => {
-                debug!(target = set.target, option = set.name, reason, "its value cannot be read");
+                debug!(target, option, reason, "its value cannot be read");
                 return None;
             }
         }
-        (!self.history.options().has(&record)).then_some(record)
+        (!self.history.is_changed(&kept)).then_some(kept)
     }
 
     /// Deletions in the column family's memtables, by RocksDB's own count.
@@ -132,16 +124,18 @@ impl Engine {
     }
 
     /// Writes down that an action begins; `None`: its target has gone, or it cannot be written down.
-    fn begin_remedy(&mut self, subject: &Subject<'_>, option: Option<OptionRecord>) -> Option<ActionId> {
-        let watched = self.watched_mut(subject.target)?;
-        let place = Place {
-            database: watched.identity_of(Path::new(subject.database))?,
+    fn begin_remedy(&mut self, subject: &Subject<'_>) -> Option<ActionId> {
+        let place = self.place_of(subject)?;
+        let process = self.watched_mut(subject.target)?.target.process;
+        self.history.begin(Begun { kind: subject.kind.clone(), process, place: Some(place) }).ok()
+    }
+
+    fn place_of(&mut self, subject: &Subject<'_>) -> Option<Place> {
+        Some(Place {
+            database: self.watched_mut(subject.target)?.identity_of(Path::new(subject.database))?,
             column_family: subject.column_family.to_owned(),
             range: KeyRange::everything(),
-        };
-        let process = watched.target.process;
-        let kind = subject.kind.clone();
-        self.history.begin(Begun { kind, process, place: Some(place), option }).ok()
+        })
     }
 
     /// Writes down what came of it.

@@ -127,7 +127,7 @@ impl Engine {
             let target = key.target.clone();
             let set = SetThrottle { target, name, value, command, get, timeout, reason };
             let kind = ActionKind::ChangeSetting(SettingChange::Throttle(set));
-            self.history.begin(Begun { kind, process: key.process, place: None, option: None }).ok()
+            self.history.begin(Begun { kind, process: key.process, place: None }).ok()
         })
     }
 

@@ -13,7 +13,7 @@ mod readings;
 
 pub use evidence::{EVIDENCE_LIMIT, EvidenceRead, FILES_LIMIT, SeenByWindow, SstRead};
 pub use jobs::{JobReport, Meanwhile, Order, ReportedStatus, Reporter};
-pub use options::{OPTION_LIMIT, ValueInForce};
+pub use options::{OPTION_LIMIT, ValueInForce, note};
 pub use readings::{PlaceReadings, READINGS_LIMIT};
 
 use crate::worker::Resident;
