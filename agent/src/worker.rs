@@ -152,37 +152,6 @@ impl<S: Resident> Worker<S> {
         self.generation
     }
 
-    /// Has `work` done and waits for what it gives, as long as its turn and `limit` last; `None`: no answer
-    /// came.
-    pub fn call<T: Send + 'static>(
-        &mut self,
-        what: &'static str,
-        limit: Duration,
-        work: impl FnOnce(&mut S) -> T + Send + 'static,
-    ) -> Option<T> {
-        let (answer, answers) = mpsc::sync_channel(1);
-        let asked = self.ask(what, limit, move |resident| drop(answer.send(work(resident))));
-        if !asked {
-            return None;
-        }
-        loop {
-            let now = Instant::now();
-            self.expire(now);
-            // What has no deadline any more has been done, or given up.
-            let deadline = self.deadline();
-            let left = deadline.map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(now));
-            match answers.recv_timeout(left) {
-                Ok(answer) => return Some(answer),
-                Err(RecvTimeoutError::Timeout) if deadline.is_none() => return None,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    self.abandon(&format!("{what} failed in a way it must not"));
-                    return None;
-                }
-            }
-        }
-    }
-
     /// Why no answers come; `None` where nothing is known against it.
     pub fn trouble(&self) -> Option<&Unresponsive> {
         self.trouble.as_ref()
@@ -458,17 +427,6 @@ mod tests {
         assert_eq!((count(&mut worker), count(&mut worker), count(&mut worker)), (1, 2, 3));
         until(|| !worker.is_busy());
         assert_eq!((worker.generation(), worker.deadline(), worker.trouble()), (1, None, None));
-    }
-
-    #[test]
-    fn every_answer_is_heard_however_soon_it_comes() {
-        let (mut worker, _wakes) = worker(&LeftBehind::default());
-        let call =
-            |worker: &mut Worker<Counter>| worker.call("calling", PATIENCE, |counter| counter.wakes_left);
-        assert_eq!((0..20_000).filter_map(|_| call(&mut worker)).count(), 20_000);
-        let release = hang(&mut worker, Duration::from_millis(1));
-        assert_eq!(call(&mut worker), None, "it is given up with what hangs before it");
-        drop(release);
     }
 
     #[test]

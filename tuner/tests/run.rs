@@ -1,8 +1,9 @@
-//! What becomes of actions is tested as texts: what happens to them, line by line, and what is to be done about it.
+//! What becomes of actions is tested as texts: what happens to them, line by line, and what is to be done
+//! about it.
 //!
-//! `BLESS=1 cargo test -p sexton-tuner --test run` writes what comes out into the files; the difference is what to
-//! review. A file begins with a sentence on what it shows; `policy` is a block of YAML; a block `run` has the lines that
-//! are described in `run/script.rs`, a line `----`, and what came of each of them.
+//! `BLESS=1 cargo test -p sexton-tuner --test run` writes what comes out into the files; the difference is
+//! what to review. A file begins with a sentence on what it shows; `policy` is a block of YAML; a block `run`
+//! has the lines that are described in `run/script.rs`, a line `----`, and what came of each of them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 

@@ -114,16 +114,19 @@ impl EventLog {
         self.notice_trouble();
     }
 
-    /// Writes what must be on disk before it is done, and emits an event of it.
-    pub fn write_ahead(&mut self, mut batch: Batch, kind: EventKind) -> Result<(), JournalError> {
-        let event = self.stamp(kind, &mut batch);
+    /// Writes what must be on disk before it is done, and emits an event of it, where there is one.
+    pub fn write_ahead(&mut self, mut batch: Batch, kind: Option<EventKind>) -> Result<(), JournalError> {
+        let last_id = self.last_id;
+        let event = kind.map(|kind| self.stamp(kind, &mut batch));
         if let Err(error) = self.state.write_ahead(&batch) {
             // Its number was never seen.
-            self.last_id = event.id - 1;
+            self.last_id = last_id;
             self.notice_trouble();
             return Err(error);
         }
-        self.publish(event);
+        if let Some(event) = event {
+            self.publish(event);
+        }
         Ok(())
     }
 
@@ -242,7 +245,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events");
         let mut log = EventLog::open(None, Some(&path)).unwrap();
-        log.write_ahead(Batch::default(), event(1)).unwrap();
+        log.write_ahead(Batch::default(), Some(event(1))).unwrap();
         assert_eq!(ids(&path), [1]);
     }
 }

@@ -19,27 +19,22 @@ mod event;
 mod event_file;
 mod event_log;
 mod news;
-mod orphans;
 mod record;
-mod recovery;
 mod samples;
 mod settings;
 mod state;
 mod store;
 mod throttles;
-mod verification;
 
 #[cfg(test)]
 mod tests;
 
-pub use action_log::{ACTIONS_PUBLISHED_MAX, Begun, Journal, Listed};
+pub use action_log::{ACTIONS_PUBLISHED_MAX, Journal, Listed};
 pub use counts::ActionCounts;
 pub use error::JournalError;
 pub use event::{ActionName, EndName, Ended, Event, EventKind, OptionChange, Started, Subject};
 pub use event_log::EVENTS_PUBLISHED_MAX;
-pub use orphans::OrphanedCompactions;
 pub use throttles::ThrottleKey;
-pub use verification::Pending;
 
 /// Where the agent keeps its state when nobody says otherwise; systemd's `StateDirectory=sexton`.
 pub const DIRECTORY_DEFAULT: &str = "/var/lib/sexton";

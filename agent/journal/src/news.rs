@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What was emitted last.
 #[derive(Debug, Default)]
-pub struct News {
+pub struct Announced {
     /// Refusals in force, by target.
     refused: BTreeMap<String, BTreeSet<RefusalKey>>,
     /// Steps of the last plan that was emitted.
@@ -23,7 +23,7 @@ struct RefusalKey {
     rule: Rule,
 }
 
-impl News {
+impl Announced {
     /// What is new among a target's refusals, the most painful ones first. Those that are not among them any
     /// more are news when they come back.
     pub fn refusals(&mut self, target: &str, refusals: &[&Refusal]) -> Vec<EventKind> {
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_emitted_once_until_it_has_been_gone() {
-        let mut news = News::default();
+        let mut news = Announced::default();
         let all =
             [refused(Rule::Cooldown, "a"), refused(Rule::Cooldown, "b"), refused(Rule::OverBudget, "c")];
         let both: Vec<&Refusal> = all.iter().collect();
@@ -130,7 +130,7 @@ mod tests {
             refusals: Vec::new(),
             assessments: Vec::new(),
         };
-        let mut news = News::default();
+        let mut news = Announced::default();
         assert_eq!(news.new_steps(&plan, Vec::new()), None);
         let steps = || vec!["one".to_owned(), "two".to_owned()];
         assert!(matches!(news.new_steps(&plan, steps()), Some(EventKind::PlanMade { steps: 2, .. })));

@@ -1,21 +1,15 @@
 //! Settings that the agent has changed in targets, until they are what they were before.
 //!
-//! A record is on disk before its setting is changed, and goes when there is nothing to restore any more. So what
-//! an agent that was killed has left is restored by the next one, where the executor has not done it already.
-//! What a setting goes through is decided in [`sexton_tuner::run::KeptSetting`].
+//! A record is on disk before its setting is changed, and goes when there is nothing to restore any more. So
+//! what an agent that was killed has left is restored by the next one, where the executor has not done it
+//! already. What a setting goes through is decided in [`sexton_tuner::run::KeptSetting`].
 
-use super::action_log::Journal;
 use super::batch::{Batch, Kind};
-use super::clock;
 use super::event::{EventKind, OptionChange};
 use super::state::State;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
-use sexton_tuner::run::{ActionId, KeptSetting, KeptState, News, SettingEvent, SettingKind, SettingRecord};
-
-/// Settings remembered: a few in each of some dozen column families of some dozen databases. Beyond that the oldest
-/// goes that is not wanted.
-const SETTINGS_STORED_MAX: usize = 1_000;
+use sexton_tuner::run::{KeptSetting, News, SettingKind, SettingRecord};
 
 /// Version of the form of a stored setting. The first release's, of an option, had no version in it.
 const SCHEMA_VERSION: u32 = 2;
@@ -53,47 +47,32 @@ fn of_first_release(record: &Map<String, Value>) -> Value {
     })
 }
 
-/// All settings that are changed, oldest first.
-#[derive(Debug, Default)]
-pub struct Settings(Vec<KeptSetting>);
-
-impl Settings {
-    /// What an earlier run has left: all of it is to be restored.
-    pub fn load(state: &State) -> Settings {
-        let records: Vec<(String, Read)> = state.last(Kind::Setting, SETTINGS_STORED_MAX);
-        let restarted = |(_, Read(kept)): (_, Read)| kept.step(&SettingEvent::AgentRestarted, clock::now()).0;
-        let mut records: Vec<KeptSetting> = records.into_iter().filter_map(restarted).collect();
-        records.sort_by_key(|kept| kept.action);
-        Settings(records)
-    }
-
-    /// A setting is about to be changed that is not changed yet. Gives what to write.
-    pub fn add(&mut self, kept: KeptSetting) -> Batch {
-        let mut batch = put(&kept);
-        self.0.push(kept);
-        while self.0.len() > SETTINGS_STORED_MAX {
-            let unwanted = self.0.iter().position(|kept| matches!(kept.state, KeptState::Restoring(_)));
-            batch.append(delete(&self.0.remove(unwanted.unwrap_or(0))));
-        }
-        batch
-    }
-
-    /// It could not be written that a setting would be changed.
-    pub fn remove(&mut self, id: ActionId) {
-        self.0.retain(|kept| kept.action != id);
-    }
+/// What an earlier run has left, oldest first.
+pub fn load(state: &State) -> Vec<KeptSetting> {
+    let records: Vec<(String, Read)> = state.last(Kind::Setting, usize::MAX);
+    let mut settings: Vec<KeptSetting> = records.into_iter().map(|(_, Read(kept))| kept).collect();
+    settings.sort_by_key(|kept| kept.action);
+    settings
 }
 
-fn put(kept: &KeptSetting) -> Batch {
+/// What to write of a setting that will have to be restored.
+pub fn put(kept: &KeptSetting) -> Batch {
     let mut batch = Batch::default();
     batch.put(Kind::Setting, &key(kept), &Stored { schema: SCHEMA_VERSION, setting: kept });
     batch
 }
 
-fn delete(kept: &KeptSetting) -> Batch {
-    let mut batch = Batch::default();
-    batch.delete(Kind::Setting, &key(kept));
-    batch
+/// What to write of a setting that has changed.
+pub fn batch_of(record: &SettingRecord) -> Batch {
+    match record {
+        SettingRecord::Unchanged => Batch::default(),
+        SettingRecord::Put(kept) => put(kept),
+        SettingRecord::Remove(kept) => {
+            let mut batch = Batch::default();
+            batch.delete(Kind::Setting, &key(kept));
+            batch
+        }
+    }
 }
 
 /// An option goes with its database, everything else with its process.
@@ -107,45 +86,9 @@ fn key(kept: &KeptSetting) -> String {
     }
 }
 
-impl Journal {
-    /// Settings that are changed in targets, oldest first.
-    pub fn settings(&self) -> &[KeptSetting] {
-        &self.settings.0
-    }
-
-    /// Whether a setting is changed already: it is restored before it is changed anew.
-    pub fn is_changed(&self, setting: &KeptSetting) -> bool {
-        self.settings().iter().any(|kept| kept.is_same(setting))
-    }
-
-    /// Something has happened to the settings for which `is_it` holds: writes and emits what follows from it.
-    pub fn step_settings(&mut self, event: &SettingEvent<'_>, is_it: impl Fn(&KeptSetting) -> bool) {
-        let now = clock::now();
-        for kept in std::mem::take(&mut self.settings.0) {
-            if !is_it(&kept) {
-                self.settings.0.push(kept);
-                continue;
-            }
-            let (next, effect) = kept.clone().step(event, now);
-            let batch = match effect.record {
-                SettingRecord::Unchanged => Batch::default(),
-                SettingRecord::Put(kept) => put(&kept),
-                SettingRecord::Remove(kept) => delete(&kept),
-            };
-            match effect.news.and_then(|news| event_of(&kept, news)) {
-                Some(event) => self.events.emit_with(batch, event),
-                None => self.events.append(batch),
-            }
-            if next.is_none() {
-                // It cannot be measured any more.
-                self.give_up_pending(|action| action.id == kept.action);
-            }
-            self.settings.0.extend(next);
-        }
-    }
-}
-
-fn event_of(kept: &KeptSetting, news: News) -> Option<EventKind> {
+/// The event of a setting that was changed or restored, where it is an option.
+pub fn event_of(news: &News, record: &SettingRecord) -> Option<EventKind> {
+    let (SettingRecord::Put(kept) | SettingRecord::Remove(kept)) = record else { return None };
     let SettingKind::Option { database, column_family } = &kept.setting.kind else { return None };
     let change_to = |value: &str| OptionChange {
         target: kept.target.clone(),
@@ -161,7 +104,7 @@ fn event_of(kept: &KeptSetting, news: News) -> Option<EventKind> {
         }
         News::SettingRestored { value, reason } => {
             let change = change_to(value.as_ref().or(kept.restore.as_ref()).map_or("", |value| value));
-            Some(EventKind::OptionsRestored { change, reason })
+            Some(EventKind::OptionsRestored { change, reason: reason.clone() })
         }
         _ => None,
     }
@@ -169,9 +112,9 @@ fn event_of(kept: &KeptSetting, news: News) -> Option<EventKind> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use sexton_tuner::run::{DatabaseIdentity, ProcessId, Setting};
+    use sexton_tuner::run::{ActionId, DatabaseIdentity, KeptState, ProcessId, Setting};
 
     fn kept(action: u64, name: &str) -> KeptSetting {
         KeptSetting {
@@ -192,17 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_leaves_is_restored_by_the_next() {
+    fn what_a_run_leaves_is_read_by_the_next() {
         let folder = tempfile::tempdir().unwrap();
         let (mut state, _) = State::open(folder.path()).unwrap();
-        let mut settings = Settings::default();
-        state.append(settings.add(kept(1, "trigger")));
-        state.append(settings.add(kept(2, "other")));
-        state.append(delete(&kept(2, "other")));
-        let loaded = Settings::load(&state);
-        let [left] = &loaded.0[..] else { panic!("{loaded:?}") };
-        assert_eq!((left.wanted.as_str(), left.restore.as_deref()), ("1000", Some("0")));
-        assert!(left.is_to_be_restored(clock::now()));
+        state.append(put(&kept(2, "other")));
+        state.append(put(&kept(1, "trigger")));
+        state.append(put(&kept(3, "third")));
+        state.append(batch_of(&SettingRecord::Remove(Box::new(kept(2, "other")))));
+        assert_eq!(load(&state), [kept(1, "trigger"), kept(3, "third")]);
     }
 
     #[test]
@@ -215,17 +155,5 @@ mod tests {
         let written = serde_json::to_string(&Stored { schema: SCHEMA_VERSION, setting: &read }).unwrap();
         let Read(again) = serde_json::from_str(&written).unwrap();
         assert_eq!(again, read);
-    }
-
-    #[test]
-    fn what_is_remembered_is_bounded_and_wanted_ones_stay() {
-        let mut settings = Settings::default();
-        settings.add(kept(0, "wanted"));
-        for number in 1..SETTINGS_STORED_MAX as u64 + 10 {
-            let state = KeptState::Restoring("it did not help".into());
-            settings.add(KeptSetting { state, ..kept(number, &format!("option{number}")) });
-        }
-        assert_eq!(settings.0.len(), SETTINGS_STORED_MAX);
-        assert_eq!(settings.0[0].setting.name, "wanted");
     }
 }

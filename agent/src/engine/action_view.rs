@@ -84,7 +84,8 @@ fn outcome_in_words(action: &Action) -> String {
         ActionState::Planned | ActionState::Running(_) | ActionState::InDoubt(_) => String::new(),
         ActionState::Paused(paused) => format!("paused: {}", paused.objection.reason),
         ActionState::Retrying(_) => {
-            action.failure.as_ref().map(|failure| failure.reason.clone()).unwrap_or_default()
+            let reason = action.failure.as_ref().map_or("", |failure| failure.reason.as_str());
+            format!("{reason}; failed {} times, tried again later", action.failures())
         }
         ActionState::Done(end) => end.message.clone(),
         ActionState::Verified { end, verification } if verification.reason.is_empty() => end.message.clone(),

@@ -15,8 +15,7 @@ pub struct Control {
     publisher: Option<watch::Sender<Arc<Snapshot>>>,
     commands: Option<mpsc::Receiver<Command>>,
     stop: Arc<AtomicBool>,
-    /// Set while an action runs and somebody asked to cancel it; the actuator looks at it.
-    cancelled: Arc<AtomicBool>,
+    cancelled: bool,
     cycle_now: bool,
     reload: bool,
 }
@@ -31,7 +30,7 @@ impl Control {
             publisher: Some(publisher),
             commands: Some(commands),
             stop,
-            cancelled: Arc::default(),
+            cancelled: false,
             cycle_now: false,
             reload: false,
         }
@@ -43,7 +42,7 @@ impl Control {
             publisher: None,
             commands: None,
             stop: Arc::default(),
-            cancelled: Arc::default(),
+            cancelled: false,
             cycle_now: false,
             reload: false,
         }
@@ -61,32 +60,19 @@ impl Control {
         }
     }
 
-    /// The flag that tells a running action to end.
-    pub fn cancelled(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.cancelled)
-    }
-
-    /// Whether the running action is to end.
-    pub fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed)
-    }
-
-    /// Begins an action: an earlier wish to cancel is not about this one.
-    pub fn begin_action(&mut self) {
-        self.cancelled.store(self.stopped(), Ordering::Relaxed);
+    /// Whether somebody has asked to cancel what runs since the last time.
+    pub fn take_cancelled(&mut self) -> bool {
+        std::mem::take(&mut self.cancelled)
     }
 
     pub fn take_commands(&mut self) {
         while let Some(command) = self.commands.as_mut().and_then(|commands| commands.try_recv().ok()) {
             info!(?command, "asked");
             match command {
-                Command::CancelAction => self.cancelled.store(true, Ordering::Relaxed),
+                Command::CancelAction => self.cancelled = true,
                 Command::RunCycleNow => self.cycle_now = true,
                 Command::ReloadPolicy => (self.reload, self.cycle_now) = (true, true),
             }
-        }
-        if self.stopped() {
-            self.cancelled.store(true, Ordering::Relaxed);
         }
     }
 

@@ -4,17 +4,18 @@
 use super::Engine;
 use super::publish::shown_range;
 use super::watched::Watched;
-use crate::session::{FILES_LIMIT, Meanwhile, PlaceReadings, READINGS_LIMIT, Session, SstRead};
+use crate::session::{Meanwhile, PlaceReadings};
 use crate::snapshot::GuardView;
-use sexton_execute::Properties;
 use sexton_hook_protocol::ColumnFamilyLoad;
-use sexton_inspect::facts::{Gap, ProcessId};
+use sexton_inspect::facts::{Gap, ProcessId, TargetId};
 use sexton_journal::EventKind;
 use sexton_tuner::evidence::SstFile;
-use sexton_tuner::guard::{self, FamilyReadings, Guard, GuardRefusal, Readings};
+use sexton_tuner::guard::{FamilyReadings, Guard, GuardRefusal, Readings};
 use sexton_tuner::latency::{Latencies, LatencyReading};
-use sexton_tuner::plan::{CompactRange, Flush, SetOptions};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use sexton_tuner::plan::CompactRange;
+use sexton_tuner::policy::KeyDisplay;
+use sexton_tuner::run::{Action, ActionKind, ActionState, Orphan};
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// What guards have said of one target.
@@ -30,7 +31,7 @@ pub struct GuardLedger {
 
 impl GuardLedger {
     /// Nothing objects, and these guards could not be asked.
-    fn clear(&mut self, unread: Vec<Guard>) {
+    pub fn clear(&mut self, unread: Vec<Guard>) {
         self.standing = None;
         self.unread = unread;
     }
@@ -68,81 +69,21 @@ impl GuardLedger {
     }
 }
 
-/// Where an action would be done.
-struct Place<'a> {
-    target: &'a str,
-    database: &'a str,
-    column_family: &'a str,
-}
-
-impl Place<'_> {
-    fn of(compact: &CompactRange) -> Place<'_> {
-        let CompactRange { target, database, column_family, .. } = compact;
-        Place { target, database, column_family }
-    }
-}
-
 impl Engine {
-    /// Who objects to the action now.
-    pub(super) fn objection(&mut self, compact: &CompactRange) -> Option<GuardRefusal> {
-        let readings = self.readings(&Place::of(compact));
-        guard::before(&self.options.policy.guards, &readings, compact.disk_price()).err()
-    }
-
-    /// Whether the target can bear the action now. An objection is counted, and told where it is new.
-    pub(super) fn bears(&mut self, compact: &CompactRange) -> Result<(), GuardRefusal> {
-        let place = Place::of(compact);
-        let readings = self.readings(&place);
-        let verdict = guard::before(&self.options.policy.guards, &readings, compact.disk_price());
-        let range = shown_range(&compact.range, self.options.policy.keys);
-        self.note_verdict(&place, &readings, verdict, &format!("{} {range}", compact.column_family))
-    }
-
-    /// Whether the target can bear a flush now, as for a compaction.
-    pub(super) fn bears_flush(&mut self, flush: &Flush) -> Result<(), GuardRefusal> {
-        let Flush { target, database, column_family, cost_bytes, .. } = flush;
-        let place = Place { target, database, column_family };
-        let readings = self.readings(&place);
-        let verdict = guard::before_flush(&self.options.policy.guards, &readings, *cost_bytes);
-        self.note_verdict(&place, &readings, verdict, column_family)
-    }
-
-    /// Whether an option may be set now, as for a compaction.
-    pub(super) fn bears_option(&mut self, set: &SetOptions) -> Result<(), GuardRefusal> {
-        let SetOptions { target, database, column_family, name, .. } = set;
-        let place = Place { target, database, column_family };
-        let readings = self.readings(&place);
-        let verdict = guard::before_option(&self.options.policy.guards, &readings);
-        self.note_verdict(&place, &readings, verdict, &format!("{column_family} {name}"))
-    }
-
-    /// Counts an objection before an action, and tells of it where it is new; `subject` is what would be
-    /// acted on.
-    fn note_verdict(
-        &mut self,
-        place: &Place<'_>,
-        readings: &Readings,
-        verdict: Result<(), GuardRefusal>,
-        subject: &str,
-    ) -> Result<(), GuardRefusal> {
-        let Err(refusal) = &verdict else {
-            if let Some(watched) = self.watched_mut(place.target) {
-                watched.guards.clear(readings.unread());
-            }
-            return verdict;
-        };
-        if self.note_objection(place.target, refusal) {
-            self.history.emit(EventKind::Refused {
-                target: place.target.to_owned(),
-                database: place.database.to_owned(),
-                column_family: Some(place.column_family.to_owned()),
-                rule: refusal.guard.name().to_owned(),
-                ranges: 1,
-                subject: subject.to_owned(),
-                reason: refusal.reason.clone(),
-            });
+    /// Counts an objection to an action, and tells of it where it is new.
+    pub(super) fn note_refusal(&mut self, kind: &ActionKind, refusal: &GuardRefusal) {
+        if !self.note_objection(kind.target(), refusal) {
+            return;
         }
-        verdict
+        self.history.emit(EventKind::Refused {
+            target: kind.target().to_owned(),
+            database: kind.database().unwrap_or_default().to_owned(),
+            column_family: kind.column_family().map(str::to_owned),
+            rule: refusal.guard.name().to_owned(),
+            ranges: 1,
+            subject: subject(kind, self.options.policy.keys),
+            reason: refusal.reason.clone(),
+        });
     }
 
     /// Counts an objection; gives whether it is new.
@@ -150,24 +91,25 @@ impl Engine {
         self.watched_mut(target).is_some_and(|watched| watched.guards.note(refusal))
     }
 
-    /// What can be read before an action begins.
-    fn readings(&mut self, place: &Place<'_>) -> Readings {
-        let database = Path::new(place.database);
-        let compactions_on_device = self.compactions_on_device(place.target, database);
-        let bytes_of_day = self.daily.sum(jiff::Timestamp::now());
-        let Some(watched) = self.watched_mut(place.target) else { return Readings::default() };
-        let read = watched.place_readings(database, place.column_family).unwrap_or_default();
+    /// What is known before an action begins or goes on, of what was `read` for it.
+    pub(super) fn readings(
+        &self,
+        watched: &Watched,
+        (database, column_family): (&Path, &str),
+        read: &PlaceReadings,
+        compactions_on_device: Option<u64>,
+    ) -> Readings {
         let mut readings = Readings {
             disk_free_bytes: read.disk_free_bytes,
-            bytes_of_day,
+            bytes_of_day: self.ledger.daily().sum(jiff::Timestamp::now()),
             target_age_seconds: age_seconds(&watched.target.process),
             compactions_on_device,
             ..Readings::default()
         };
-        let mut loads = read.loads;
+        let mut loads = read.loads.clone();
         if let Some(properties) = read.properties {
             properties.fill(&mut readings);
-            loads.push(properties.load(place.column_family));
+            loads.push(properties.load(column_family));
         }
         readings.families = family_readings(watched, database, loads);
         readings
@@ -184,7 +126,7 @@ impl Engine {
         let database = Path::new(&compact.database);
         let mut readings = Readings {
             disk_free_bytes: meanwhile.disk_free_bytes,
-            bytes_of_day: self.daily.sum(jiff::Timestamp::now()),
+            bytes_of_day: self.ledger.daily().sum(jiff::Timestamp::now()),
             ..Readings::default()
         };
         let mut loads = meanwhile.heard.loads;
@@ -199,30 +141,22 @@ impl Engine {
         readings
     }
 
-    /// Compactions in all databases on the same block device, as the policy counts them; `None` where it
-    /// counts RocksDB's own and this one cannot be asked.
-    ///
-    /// One slice runs at a time, and none when this is asked: what there may be are slices that nobody saw
-    /// end.
-    fn compactions_on_device(&mut self, target: &str, database: &Path) -> Option<u64> {
+    /// Compactions in all databases on the block device of one, as the policy counts them: `counted` are
+    /// those that RocksDB runs, where it was asked. `None` where the policy counts RocksDB's own and this one
+    /// could not be asked.
+    pub(super) fn compactions_on_device(
+        &self,
+        (target, database): (TargetId, &Path),
+        counted: &BTreeMap<(TargetId, PathBuf), u64>,
+    ) -> Option<u64> {
         let counts_all = self.options.policy.guards.count_rocksdb_compactions;
-        let device = device_of(self.roster.named(target)?, database)?;
-        let Engine { roster, history, orphans, .. } = self;
+        let device = device_of(self.roster.get(target)?, database)?;
         let mut running: u64 = 0;
-        for watched in &mut roster.watched {
-            let process = watched.target.process;
-            let is_open = history.is_in_doubt(&process);
-            let on_device: Vec<PathBuf> = databases_on(watched, device);
-            if on_device.is_empty() {
-                continue;
-            }
-            let counted =
-                if counts_all { watched.running_compactions(on_device.clone()) } else { Vec::new() };
-            for path in on_device {
-                let is_same = watched.target.name == target && path == database;
-                let may_run = u64::from(is_open || orphans.may_run_in(&process, &path));
-                let known =
-                    counted.iter().find(|(known, _)| *known == path).and_then(|(_, running)| *running);
+        for watched in &self.roster.watched {
+            for path in databases_on(watched, device) {
+                let may_run = u64::from(self.may_run_unseen(&watched.target.process, &path));
+                let is_same = watched.target.id == target && path == database;
+                let known = counted.get(&(watched.target.id, path)).copied();
                 let here = match (counts_all, is_same) {
                     (false, _) => may_run,
                     (true, true) => known?,
@@ -233,66 +167,30 @@ impl Engine {
         }
         Some(running)
     }
-}
 
-impl Watched {
-    /// What guards go by before an action begins; `None` where no answer comes.
-    fn place_readings(&mut self, database: &Path, column_family: &str) -> Option<PlaceReadings> {
-        let (database, column_family) = (database.to_owned(), column_family.to_owned());
-        let read = move |session: &mut Session| session.place_readings(&database, &column_family);
-        self.call("the guards' readings", READINGS_LIMIT, read)
-    }
-
-    /// What the column family's RocksDB says of itself; `None` where no hook answers or no probe has seen it.
-    pub fn properties(&mut self, database: &Path, column_family: &str) -> Option<Properties> {
-        if !self.hook.is_connected {
-            return None;
-        }
-        let (database, column_family) = (database.to_owned(), column_family.to_owned());
-        let read = move |session: &mut Session| session.properties(&database, &column_family);
-        self.call("RocksDB's properties", READINGS_LIMIT, read)?
-    }
-
-    /// Compactions that each of these databases runs, as far as they can be asked.
-    pub fn running_compactions(&mut self, databases: Vec<PathBuf>) -> Vec<(PathBuf, Option<u64>)> {
-        if !self.hook.is_connected {
-            return Vec::new();
-        }
-        let read = move |session: &mut Session| {
-            let running = |path: PathBuf| (path.clone(), session.running_compactions(&path));
-            databases.into_iter().map(running).collect()
+    /// Whether something may run in a database whose end nobody has seen.
+    fn may_run_unseen(&self, process: &ProcessId, database: &Path) -> bool {
+        let is_there = |orphan: &Orphan| {
+            orphan.process == *process && orphan.database.as_ref().is_some_and(|it| it.path == database)
         };
-        self.call("the count of running compactions", READINGS_LIMIT, read).unwrap_or_default()
+        let in_doubt =
+            |action: &Action| action.process == *process && matches!(action.state, ActionState::InDoubt(_));
+        self.ledger.orphans().iter().any(is_there) || self.ledger.actions().any(in_doubt)
     }
 }
 
-impl Watched {
-    /// The live SST files of a database; `None` where they cannot be read. Options are brought up to date
-    /// with them.
-    pub fn read_files(&mut self, database: &Path) -> Option<SstRead> {
-        let path = database.to_owned();
-        let read = move |session: &mut Session| (session.read_files(&path), session.options_of(&path));
-        let (files, options) = self.call("reading the live files of a database", FILES_LIMIT, read)?;
-        self.options.extend(options.map(|options| (database.to_owned(), options)));
-        files
-    }
-
-    /// The SST files of a database that have hard links elsewhere now.
-    pub fn linked_files(&mut self, database: &Path) -> BTreeSet<u64> {
-        let path = database.to_owned();
-        let read = move |session: &mut Session| session.linked_files(&path);
-        self.call("reading the links of a database", FILES_LIMIT, read).unwrap_or_default()
-    }
-
-    /// Bytes that the file system of a database has, free or not.
-    pub fn device_bytes(&mut self, database: &Path) -> Option<u64> {
-        let path = database.to_owned();
-        let read = move |session: &mut Session| session.device_bytes(&path);
-        self.call("the size of a file system", READINGS_LIMIT, read)?
+/// What an action is done to, as the policy allows it to be shown.
+pub fn subject(kind: &ActionKind, keys: KeyDisplay) -> String {
+    let column_family = kind.column_family().unwrap_or_default();
+    match kind {
+        ActionKind::Compact(compact) => format!("{column_family} {}", shown_range(&compact.range, keys)),
+        ActionKind::Flush(_) => column_family.to_owned(),
+        ActionKind::ChangeSetting(change) => format!("{column_family} {}", change.setting().name),
     }
 }
 
-fn databases_on(watched: &Watched, device: u64) -> Vec<PathBuf> {
+/// The databases of a target that lie on a block device.
+pub fn databases_on(watched: &Watched, device: u64) -> Vec<PathBuf> {
     let databases = watched.target.databases.iter();
     databases.filter(|known| known.device == Some(device)).map(|known| known.path.clone()).collect()
 }
@@ -338,7 +236,8 @@ fn with_limits(watched: &Watched, database: &Path, loads: Vec<ColumnFamilyLoad>)
     loads.into_iter().map(readings).collect()
 }
 
-fn device_of(watched: &Watched, database: &Path) -> Option<u64> {
+/// The block device that a database lies on.
+pub fn device_of(watched: &Watched, database: &Path) -> Option<u64> {
     watched.target.databases.iter().find(|known| known.path == database)?.device
 }
 

@@ -7,10 +7,11 @@
 
 mod act;
 mod action_view;
+mod carry;
 mod control;
-mod effect;
 mod error;
 mod guards;
+mod inquiry;
 mod lineage;
 mod perf_level;
 mod policy_watch;
@@ -18,11 +19,10 @@ mod price_check;
 mod prices;
 mod publish;
 mod recovery;
-mod remedies;
 mod roster;
+mod settings;
 mod slice;
 mod spending;
-mod tend;
 mod throttles;
 mod verify;
 mod watched;
@@ -33,27 +33,29 @@ pub use error::EngineError;
 
 use crate::discovery::{Follower, Looked, Scout};
 use crate::inbox::{Event, Inbox, Post};
-use crate::session::{Answer, JobReport, PROBE_LIMIT};
+use crate::session::{Answer, PROBE_LIMIT};
 use crate::snapshot::Snapshot;
 use crate::worker::LeftBehind;
 use control::POLL_INTERVAL;
+use inquiry::Inquiry;
 use policy_watch::{News, PolicyWatch, Trouble};
 use prices::Prices;
 use roster::{Look, Roster, Sessions};
 use sexton_inspect::facts::{DatabaseDirectory, TargetId};
 use sexton_inspect::process::is_alive;
-use sexton_journal::{EventKind, Journal, OrphanedCompactions};
+use sexton_journal::{EventKind, Journal, clock};
 use sexton_probe::{KernelFeatures, Loader, Mechanism, Sentinel, Windows};
-use sexton_tuner::daily::DailyBytes;
-use sexton_tuner::plan::{Action, Budget, Plan, PlanInput, PlanTarget};
+use sexton_tuner::plan::{Budget, Plan, PlanInput, PlanTarget};
 use sexton_tuner::policy::Policy;
-use sexton_tuner::run::DatabaseIdentity;
-use sexton_tuner::schedule::{BudgetBucket, io_budget_at};
+use sexton_tuner::run::{
+    self, ActionId, ActionKind, ActionState, DatabaseIdentity, Event as Happened, Ledger,
+};
 use sexton_tuner::throttle::KnownThrottles;
 use slice::Acting;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use throttles::ThrottleRead;
 use tracing::{info, warn};
 use watched::Watched;
 
@@ -67,9 +69,6 @@ const SEARCH_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Shortest time that a plan waits for the files of its windows, however often there are cycles: they are
 /// read in some tens of milliseconds. What comes later belongs to the next plan.
 const JOIN_WAIT_MIN: Duration = Duration::from_millis(500);
-
-/// Longer than any plan takes to be carried out.
-const ACT_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Longest that `sexton plan` waits for them: as long as a session may take.
 const JOIN_WAIT_ONCE: Duration = Duration::from_secs(60);
@@ -122,27 +121,34 @@ pub struct Engine {
     scout: Scout,
     roster: Roster,
     plan: Plan,
-    bucket: BudgetBucket,
-    /// Bytes that actions have rewritten in the last day.
-    daily: DailyBytes,
-    /// What is known of throttles.
-    throttles: KnownThrottles,
+    /// All actions, and what follows from them.
+    ledger: Ledger,
     history: Journal,
-    /// When the options that are set in targets were last looked after.
-    options_tended: Option<Instant>,
-    orphans: OrphanedCompactions,
+    /// The values of throttles, as far as they are known.
+    throttles: KnownThrottles,
+    throttle_reads: Vec<ThrottleRead>,
+    /// Throttles that could not be read just now, and why.
+    unread_throttles: BTreeMap<(String, String), String>,
+    /// When the settings that are changed in targets were last looked after.
+    settings_tended: Option<Instant>,
+    /// Actions whose settings sessions are restoring.
+    restoring: BTreeSet<ActionId>,
     /// Targets that the last plan has new evidence of.
     fresh: Vec<String>,
     /// What is wanted and has not begun.
-    queue: VecDeque<Action>,
-    /// Compactions that run, at most one on each block device.
+    queue: VecDeque<ActionKind>,
+    /// What is asked before actions begin or go on.
+    inquiries: Vec<Inquiry>,
+    /// Actions under way.
     acting: Vec<Acting>,
     /// Targets that nothing more is done to before the next plan.
     left_alone: HashSet<String>,
-    /// What was heard of jobs.
-    reports: Vec<JobReport>,
-    /// The last number that was given to a job.
-    last_job: u64,
+    /// The last number that was given to a job or an inquiry.
+    last_number: u64,
+    /// Whether what is shown of actions is another thing now.
+    has_changed: bool,
+    /// Whether an action has ended, and another one may begin.
+    has_ended: bool,
     cycles: u64,
     phase: Phase,
     /// When the phase is over at the latest.
@@ -168,7 +174,7 @@ impl Engine {
         let roster = Roster::new(options.pids.clone(), sessions);
         roster.check()?;
         let (directory, event_file) = (options.state_directory.as_deref(), options.audit_log.as_deref());
-        let mut history = Journal::open(directory, event_file, options.policy.keys, is_alive)?;
+        let history = Journal::open(directory, event_file, options.policy.keys)?;
         let features = KernelFeatures::probe();
         let mechanism = options.loader.mechanism(options.mechanism, &features)?;
         let sentinel = Sentinel::load_with(options.loader, &features)?;
@@ -177,14 +183,10 @@ impl Engine {
         }
         let loader = options.loader.name();
         info!(kernel = features.release, loader, mechanism = mechanism.describe(), "probes");
-        let now = jiff::Timestamp::now();
-        let budget = io_budget_at(&options.policy, now);
-        let mut bucket = history.budget().unwrap_or_else(|| BudgetBucket::full(budget, now));
-        // A debt that no agent could pay off is none from here on.
-        bucket.refill(budget, now);
-        bucket.spend(history.take_interrupted_bytes());
+        let now = clock::now();
+        let (ledger, _) = Ledger::load(run::Stored::default(), &options.policy, now, is_alive);
         let started = Instant::now();
-        Ok(Engine {
+        let mut engine = Engine {
             sentinel,
             windows: Windows::load_with(options.loader, mechanism)?,
             prices: Prices::default(),
@@ -193,19 +195,22 @@ impl Engine {
             inbox,
             post,
             roster,
-            plan: empty_plan(now),
-            bucket,
-            daily: history.daily(),
-            throttles: history.throttles(),
+            plan: empty_plan(now.at),
+            ledger,
             history,
-            options_tended: None,
-            orphans: OrphanedCompactions::default(),
+            throttles: KnownThrottles::new(),
+            throttle_reads: Vec::new(),
+            unread_throttles: BTreeMap::new(),
+            settings_tended: None,
+            restoring: BTreeSet::new(),
             fresh: Vec::new(),
             queue: VecDeque::new(),
+            inquiries: Vec::new(),
             acting: Vec::new(),
             left_alone: HashSet::new(),
-            reports: Vec::new(),
-            last_job: 0,
+            last_number: 0,
+            has_changed: false,
+            has_ended: false,
             cycles: 0,
             phase: Phase::Resting,
             phase_until: started,
@@ -213,7 +218,16 @@ impl Engine {
             always_window: false,
             policy_watch: options.policy_path.as_deref().map(PolicyWatch::new),
             options,
-        })
+        };
+        engine.load();
+        Ok(engine)
+    }
+
+    /// Takes over what earlier runs have left, as soon as it can be read.
+    fn load(&mut self) {
+        if let Some(stored) = self.history.load() {
+            self.take_stored(stored);
+        }
     }
 
     /// Cycles until told to stop.
@@ -222,11 +236,12 @@ impl Engine {
             self.advance(control);
             self.turn(control, POLL_INTERVAL);
         }
-        while !self.acting.is_empty() {
+        // What is in doubt still this run will not hear of.
+        self.cancel_all("the agent ends", |state| !matches!(state, ActionState::Retrying(_)));
+        while self.is_acting() {
             self.turn(control, POLL_INTERVAL);
         }
-        self.put_back_all();
-        self.history.interrupt_in_doubt();
+        self.restore_all(control);
     }
 
     /// One cycle with a window on every target, for `sexton plan`.
@@ -262,8 +277,13 @@ impl Engine {
                     self.enter(Phase::Joining, self.join_wait());
                 }
             }
-            Phase::Joining if is_late || !self.awaits_evidence() => self.decide(control),
-            Phase::Resting | Phase::Searching | Phase::Joining => {}
+            Phase::Joining => {
+                let awaits_throttles = self.awaits_throttles();
+                if is_late || !self.awaits_evidence() && !awaits_throttles {
+                    self.decide(control);
+                }
+            }
+            Phase::Resting | Phase::Searching => {}
         }
     }
 
@@ -295,13 +315,17 @@ impl Engine {
         }
         self.forget_gone();
         self.history.retry();
-        self.bucket.spend(self.history.take_interrupted_bytes());
+        self.load();
+        self.ask_after_jobs();
+        self.ask_after_orphans();
+        self.ask_after_pins();
         // What is found later is looked at in the next cycle.
         let is_waited_for = at_once || is_first;
         self.enter(Phase::Searching, if is_waited_for { SEARCH_WAIT_MAX } else { Duration::ZERO });
     }
 
     fn sample(&mut self, control: &mut Control) {
+        self.tend_throttles();
         self.read_totals();
         self.open_windows();
         self.enter(Phase::Sampling, self.options.policy.timing.window.duration());
@@ -312,21 +336,15 @@ impl Engine {
 
     /// What is known now is planned with, and the plan is carried out.
     fn decide(&mut self, control: &mut Control) {
-        // Nothing of the cycle is due while commands are waited for.
-        self.enter(Phase::Resting, ACT_TIME_MAX);
-        self.end_in_doubt();
-        self.bucket.spend(self.history.take_interrupted_bytes());
-        self.lift_pins();
-        self.tend_throttles(control);
+        self.end_unwanted_throttles();
         self.make_plan();
         self.emit_plan();
         self.take_plan();
         self.verify();
         self.cycles += 1;
-        control.publish(self.snapshot());
-        self.follow_orphans();
         self.left_alone.clear();
         self.act(control);
+        self.follow_inquiries();
         control.publish(self.snapshot());
         let interval = self.options.policy.timing.interval.duration();
         (self.phase, self.phase_until) = (Phase::Resting, self.cycle_started + interval);
@@ -342,10 +360,11 @@ impl Engine {
             changed |= self.handle(event);
         }
         self.look_into_new();
-        self.follow_actions(control);
         changed |= self.give_up_late();
         self.forget_gone();
-        self.tend_options();
+        self.follow_actions(control);
+        self.tend_settings();
+        changed |= std::mem::take(&mut self.has_changed);
         if changed {
             control.publish(self.snapshot());
         }
@@ -388,8 +407,18 @@ impl Engine {
                 watched.is_hook_silent = true;
             }
             Answer::Present { is_hook_asked } => watched.note_present(is_hook_asked),
-            Answer::JobBegun => {}
-            Answer::Job(report) => self.reports.push(*report),
+            Answer::Nothing => {}
+            Answer::JobBegun(number) => self.note_begun(number),
+            Answer::Job(report) => self.take_report(*report),
+            Answer::Before { inquiry, before } => self.take_before(inquiry, *before),
+            Answer::Running { inquiry, running } => self.take_running(inquiry, id, running),
+            Answer::Orphans(running) => self.take_orphans(id, &running),
+            Answer::Files { action, files } => self.hear(action, Happened::Files(files.as_deref())),
+            Answer::Measured { action, measured } => self.hear(action, Happened::Measured(measured)),
+            Answer::Recalled { action, status } => self.take_recalled(action, status),
+            Answer::Pinned(read) => self.lift_pins(id, &read),
+            Answer::LostSettings(lost) => self.take_lost(lost),
+            Answer::Restored { kept, value } => self.take_restored(&kept, &value),
             Answer::Evidence(read) => {
                 if let Some(offset) = read.fetcher_offset {
                     self.windows.note_file_offset(watched.slot, offset);
@@ -468,7 +497,7 @@ impl Engine {
         let path = watch.path().display().to_string();
         match news {
             News::Loaded(policy) => {
-                self.put_back_for(&policy);
+                self.restore_for(&policy);
                 self.options.policy = *policy;
                 self.history.show_keys(self.options.policy.keys);
                 self.roster.take_policy(&self.options.policy, &mut self.sentinel);
@@ -506,6 +535,11 @@ impl Engine {
     fn forget_gone(&mut self) {
         for gone in self.roster.take_gone() {
             self.history.forget_target(&gone.name);
+            if !is_alive(&gone.process) {
+                let now = clock::now();
+                let effects = self.ledger.target_gone(&gone.process, &self.options.policy, now);
+                self.carry_out(effects);
+            }
             if let Some(window) = gone.window
                 && let Err(error) = self.windows.abandon(window)
             {
@@ -515,8 +549,9 @@ impl Engine {
     }
 
     fn make_plan(&mut self) {
-        let now = jiff::Timestamp::now();
+        let now = clock::now();
         let policy = &self.options.policy;
+        let throttles = self.known_throttles();
         for watched in &mut self.roster.watched {
             let Watched { target, evidence, .. } = watched;
             for evidence in evidence {
@@ -524,12 +559,11 @@ impl Engine {
                 let database = target.databases.iter().find(|database| database.path == path);
                 let identity = database.map(DatabaseDirectory::identity);
                 evidence.past_actions =
-                    identity.map(|identity| self.history.past_actions(&identity)).unwrap_or_default();
+                    identity.map(|identity| self.ledger.past_actions(&identity, now)).unwrap_or_default();
             }
         }
         lineage::tell_lineages(&mut self.roster);
-        self.bucket.refill(io_budget_at(policy, now), now);
-        let available_bytes = self.bucket.available_bytes().saturating_sub(self.reserved_bytes());
+        let available_bytes = self.ledger.available_bytes(policy, now);
         let targets: Vec<PlanTarget<'_>> = self
             .roster
             .watched
@@ -544,15 +578,15 @@ impl Engine {
             policy,
             targets: &targets,
             budget: Budget { available_bytes },
-            throttles: &self.throttles,
-            now,
+            throttles: &throttles,
+            now: now.at,
             previous: Some(&self.plan),
         });
         match plan {
             Ok(plan) => self.plan = plan,
             Err(error) => {
                 warn!(%error, "no plan");
-                self.plan = empty_plan(now);
+                self.plan = empty_plan(now.at);
             }
         }
     }

@@ -40,8 +40,12 @@ impl Engine {
             targets: self.target_views(),
             ranges: self.range_views(),
             plan: self.plan_view(),
-            actions: self.history.actions().map(|listed| action_view(listed, policy.keys)).collect(),
-            action_counts: self.history.counts(),
+            actions: self
+                .history
+                .listed(&self.ledger)
+                .map(|listed| action_view(listed, policy.keys))
+                .collect(),
+            action_counts: self.history.counts(&self.ledger),
             events: self.history.events().events(),
         }
     }

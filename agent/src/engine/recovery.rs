@@ -1,119 +1,103 @@
-//! What earlier runs have left running: actions that are in doubt are asked after, and compactions that
-//! nobody waits for any more are followed until their RocksDB runs none.
+//! What earlier runs have left running: jobs that are in doubt are asked after, and those that nobody waits
+//! for any more are followed until their RocksDB runs none.
 
 use super::Engine;
-use crate::session::{READINGS_LIMIT, Session};
+use crate::session::{Answer, READINGS_LIMIT, RunningCompactions, Session};
 use sexton_execute::ExecuteError;
 use sexton_hook_protocol::{CompactionState, ErrorKind, Finished};
+use sexton_inspect::facts::{ProcessId, TargetId};
 use sexton_inspect::process::is_alive;
 use sexton_journal::clock;
-use sexton_tuner::run::{ActionId, End, InDoubt, JobId, Outcome, ProcessId};
+use sexton_tuner::run::{self, ActionId, ActionState, JobEnd, JobId, JobResult, JobStatus, Ledger};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long the hook of an action in doubt is waited for: a first window brings it in, and a busy node opens
-/// that late.
-const HOOK_WAIT_MAX: Duration = Duration::from_secs(120);
-
-/// What can be said of an action in doubt now.
-enum Fate {
-    /// Not yet known.
-    Open,
-    /// It will never be known.
-    Unknown,
-    Ended(Finished),
-}
-
 impl Engine {
+    /// Goes on from what earlier runs have left.
+    pub(super) fn take_stored(&mut self, stored: run::Stored) {
+        let (ledger, effects) = Ledger::load(stored, &self.options.policy, clock::now(), is_alive);
+        self.ledger = ledger;
+        self.throttles = self.history.throttles(is_alive);
+        self.carry_out(effects);
+    }
+
     /// Asks the hooks what became of actions that an earlier run could not end.
-    pub(super) fn end_in_doubt(&mut self) {
-        let in_doubt = self.history.in_doubt();
-        let in_doubt: Vec<(ActionId, ProcessId, InDoubt)> =
-            in_doubt.map(|(action, in_doubt)| (action.id, action.process, in_doubt.clone())).collect();
-        for (id, process, in_doubt) in in_doubt {
-            match self.fate(&process, &in_doubt) {
-                Fate::Open => {}
-                Fate::Unknown => self.history.interrupt(id),
-                Fate::Ended(finished) => self.history.end_in_doubt(id, end_of(in_doubt.job, &finished)),
+    pub(super) fn ask_after_jobs(&mut self) {
+        let in_doubt = self.ledger.actions().filter_map(|action| match &action.state {
+            ActionState::InDoubt(in_doubt) => Some((action.id, action.process, in_doubt.job)),
+            _ => None,
+        });
+        let in_doubt: Vec<(ActionId, ProcessId, JobId)> = in_doubt.collect();
+        for (action, process, job) in in_doubt {
+            if !is_alive(&process) {
+                self.hear(action, run::Event::TargetGone);
+                continue;
+            }
+            let mut targets = self.roster.watched.iter_mut().filter(|it| it.target.process == process);
+            let Some(watched) = targets.find(|watched| watched.hook.is_connected) else { continue };
+            let ask = move |session: &mut Session| {
+                let state = session.converse(|hook| hook.compaction_status(job.0));
+                match state.and_then(status_of) {
+                    Some(status) => Answer::Recalled { action, status },
+                    None => Answer::Nothing,
+                }
+            };
+            watched.ask(&self.post, "an earlier run's job", READINGS_LIMIT, ask);
+        }
+    }
+
+    /// The hook of an action in doubt has answered.
+    pub(super) fn take_recalled(&mut self, id: ActionId, status: JobStatus) {
+        let state = self.ledger.action(id).map(|action| &action.state);
+        if let Some(ActionState::InDoubt(_)) = state {
+            self.hear(id, run::Event::Job(status));
+        }
+    }
+
+    /// Asks the RocksDBs in which something may run unseen whether it does.
+    pub(super) fn ask_after_orphans(&mut self) {
+        for watched in self.roster.watched.iter_mut().filter(|watched| watched.hook.is_connected) {
+            let orphans = self.ledger.orphans().iter();
+            let own = orphans.filter(|orphan| orphan.process == watched.target.process);
+            let databases: BTreeSet<PathBuf> =
+                own.filter_map(|orphan| Some(orphan.database.as_ref()?.path.clone())).collect();
+            if !databases.is_empty() {
+                let databases: Vec<PathBuf> = databases.into_iter().collect();
+                watched.ask(&self.post, "the count of running compactions", READINGS_LIMIT, move |session| {
+                    Answer::Orphans(session.running(&databases))
+                });
             }
         }
+        self.ledger.follow_orphans(clock::now(), |_| None);
     }
 
-    fn fate(&mut self, process: &ProcessId, in_doubt: &InDoubt) -> Fate {
-        if !is_alive(process) {
-            return Fate::Unknown;
-        }
-        let waited = clock::now().since(&in_doubt.since);
-        let patience = if waited < HOOK_WAIT_MAX { Fate::Open } else { Fate::Unknown };
-        let mut targets = self.roster.watched.iter_mut().filter(|it| it.target.process == *process);
-        let Some(watched) = targets.find(|watched| watched.hook.is_connected) else { return patience };
-        let job = in_doubt.job.0;
-        let ask = move |session: &mut Session| session.converse(|hook| hook.compaction_status(job));
-        let Some(Some(state)) = watched.call("an earlier run's job", READINGS_LIMIT, ask) else {
-            return patience;
-        };
-        match state {
-            Ok(CompactionState::Running { .. }) => Fate::Open,
-            Ok(CompactionState::Finished(finished)) => Fate::Ended(finished),
-            Err(ExecuteError::Hook { kind: ErrorKind::NotFound, .. }) => Fate::Unknown,
-            Err(_) => patience,
-        }
-    }
-
-    /// Takes in what an earlier run was killed in, and forgets what has ended since.
-    pub(super) fn follow_orphans(&mut self) {
-        for (process, database) in self.history.take_interrupted() {
-            self.orphans.add(process, database);
-        }
-        let watched = &mut self.roster.watched;
-        self.orphans.keep(is_alive, |process, database| {
-            let watched = watched.iter_mut().find(|watched| watched.target.process == *process)?;
-            watched.running_compactions(vec![database.to_owned()]).pop()?.1
+    /// Forgets what has ended since.
+    pub(super) fn take_orphans(&mut self, target: TargetId, running: &RunningCompactions) {
+        self.ledger.follow_orphans(clock::now(), |orphan| {
+            let database = orphan.database.as_ref().filter(|_| orphan.process == target.process)?;
+            running.iter().find(|(path, _)| *path == database.path)?.1
         });
     }
 }
 
-/// What the hook says of a job. What it changed nobody has measured.
-fn end_of(job: JobId, finished: &Finished) -> End {
-    let seconds = Duration::from_nanos(finished.duration_ns).as_secs_f64();
-    let (outcome, ended) = match finished {
-        Finished { cancelled: true, .. } => (Outcome::Cancelled, "was cancelled"),
-        Finished { ok: true, .. } => (Outcome::Done, "was done"),
-        Finished { .. } => (Outcome::Failed, "failed"),
-    };
-    let why = finished.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
-    let message = format!(
-        "the agent ended while it was under way; the hook says that its job {} {ended} after {seconds:.1} s{why}",
-        job.0
-    );
-    let end = End::new(clock::now(), outcome, message);
-    End { duration_seconds: seconds, rests: outcome == Outcome::Done, ..end }
-}
-
-/// Whether a compaction that failed so may run on: the hook could not be heard any more, or it would not be
-/// stopped.
-pub fn may_run_on(error: &ExecuteError) -> bool {
-    matches!(
-        error,
-        ExecuteError::Connection { .. }
-            | ExecuteError::UnexpectedAnswer { .. }
-            | ExecuteError::StillRunning { .. }
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_compaction_that_would_not_be_stopped_counts_as_one_that_may_run_on() {
-        let error = ExecuteError::StillRunning {
-            pid: 1,
-            job: 7,
-            reason: "it was asked for".into(),
-            waited: Duration::from_secs(60),
-        };
-        assert!(may_run_on(&error));
-        assert!(error.to_string().contains("was to stop because it was asked for"), "{error}");
-        assert!(!may_run_on(&ExecuteError::ProcessGone { pid: 1 }));
+/// What the hook's word about a job is worth; `None`: nothing yet.
+fn status_of(state: Result<CompactionState, ExecuteError>) -> Option<JobStatus> {
+    match state {
+        Ok(CompactionState::Running { .. }) => Some(JobStatus::Running { job: None, can_stop: false }),
+        Ok(CompactionState::Finished(finished)) => Some(JobStatus::Ended(end_of(finished))),
+        Err(ExecuteError::Hook { kind: ErrorKind::NotFound, .. }) => Some(JobStatus::Unknown),
+        Err(_) => None,
     }
+}
+
+/// What the hook says of a job. What it changed nobody has measured.
+fn end_of(finished: Finished) -> JobEnd {
+    let reason = finished.error.as_ref().map(ToString::to_string).unwrap_or_default();
+    let result = match finished {
+        Finished { cancelled: true, .. } => JobResult::Cancelled(reason),
+        Finished { ok: true, .. } => JobResult::Done,
+        Finished { .. } => JobResult::Failed { reason, may_run_on: false },
+    };
+    JobEnd { duration: Duration::from_nanos(finished.duration_ns), ..JobEnd::new(result) }
 }

@@ -66,6 +66,7 @@ struct Refusal {
 /// What is left of a target that has gone.
 pub struct Gone {
     pub name: String,
+    pub process: ProcessId,
     /// The window that was open on it.
     pub window: Option<OpenWindow>,
 }
@@ -371,7 +372,8 @@ impl Roster {
             info!(target = watched.target.name, "gone");
             sentinel.forget(watched.slot);
             let name = watched.target.name.clone();
-            self.gone.push(Gone { name, window: watched.window.take() });
+            let process = watched.target.process;
+            self.gone.push(Gone { name, process, window: watched.window.take() });
             self.lost.push(Lost { view: watched.view_when_lost(), since: Instant::now() });
         }
         let excess = self.lost.len().saturating_sub(LOST_MAX);

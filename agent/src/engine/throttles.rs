@@ -2,40 +2,62 @@
 //!
 //! What is to be done about one is decided in [`sexton_tuner::throttle`]. A throttle that fails is one action
 //! for as long as it does: its first try begins it, and what ends it is that the value is in force, or not
-//! wanted any more.
+//! wanted any more. When to try again is the ledger's to say.
 
-use super::{Control, Engine};
-use crate::session::Session;
-use sexton_execute::{ExecuteError, SettingTask, Task, ThrottleTask};
-use sexton_journal::{Begun, ThrottleKey};
+use super::Engine;
+use super::carry::ended_badly;
+use super::slice::{Acting, StartedJob};
+use crate::session::{Baseline, ReportedStatus};
+use sexton_execute::{ExecuteError, JobOutcome, SettingTask, Task, ThrottleTask};
+use sexton_inspect::facts::ProcessId;
+use sexton_journal::{ThrottleKey, clock};
+use sexton_tuner::guard::Readings;
 use sexton_tuner::plan::SetThrottle;
 use sexton_tuner::policy::Mode;
-use sexton_tuner::run::{ActionId, ActionKind, Outcome, SettingChange};
-use sexton_tuner::throttle::{ThrottleSetting, ThrottleState, ThrottleStep, throttle_values};
-use std::collections::BTreeSet;
-use std::time::Instant;
+use sexton_tuner::run::{
+    Action, ActionId, ActionKind, ActionState, Admission, Event, JobEnd, JobResult, JobStatus, Offer,
+    SettingChange,
+};
+use sexton_tuner::throttle::{
+    KnownThrottles, ThrottleFailure, ThrottleSetting, ThrottleState, ThrottleStep, throttle_values,
+};
+use std::sync::Arc;
 use tracing::debug;
 
+/// A value that is being read.
+pub struct ThrottleRead {
+    job: StartedJob,
+    key: ThrottleKey,
+    setting: ThrottleSetting,
+}
+
 impl Engine {
-    /// Reads the values in force where that is due, and ends failures that nobody minds any more: before each
-    /// plan, which then knows what has to be set.
-    pub(super) fn tend_throttles(&mut self, control: &mut Control) {
-        if !self.history.is_writable() {
-            return;
-        }
-        let mut minded = BTreeSet::new();
+    /// Has the values in force read where that is due: the plan then knows what has to be set.
+    pub(super) fn tend_throttles(&mut self) {
+        let known = self.known_throttles();
         for (key, setting) in self.wanted_throttles() {
             let name = (key.target.clone(), key.name.clone());
-            let failure = self.known_throttle(&key).failure;
-            if failure.is_none_or(|failure| failure.is_of(&setting)) {
-                minded.insert(name.clone());
+            let step = setting.step(known.get(&name), jiff::Timestamp::now());
+            let is_read = self.throttle_reads.iter().any(|read| read.key == key);
+            let is_tried = known.get(&name).is_some_and(|known| known.failure.is_some());
+            if step != ThrottleStep::Read || is_read || is_tried || !self.accepts(&key.target) {
+                continue;
             }
-            let step = setting.step(self.throttles.get(&name), jiff::Timestamp::now());
-            if step == ThrottleStep::Read && self.may_act(&key.target) {
-                self.read_throttle(&key, &setting, control);
+            let read = Task::Read(task(key.process, &setting));
+            if let Ok(job) = self.start_job(&key.target, move |_| Ok(read)) {
+                self.throttle_reads.push(ThrottleRead { job, key, setting });
             }
         }
-        self.give_up_all_but(&minded);
+    }
+
+    /// Whether values are being read that the next plan should know of.
+    pub(super) fn awaits_throttles(&mut self) -> bool {
+        let roster = &self.roster;
+        self.throttle_reads.retain(|read| {
+            let watched = roster.get(read.job.target);
+            watched.is_some_and(|watched| read.job.is_heard_of(watched))
+        });
+        !self.throttle_reads.is_empty()
     }
 
     /// The settings of all targets that may be acted on.
@@ -54,127 +76,200 @@ impl Engine {
         settings.collect()
     }
 
-    fn known_throttle(&self, key: &ThrottleKey) -> ThrottleState {
-        self.throttles.get(&(key.target.clone(), key.name.clone())).cloned().unwrap_or_default()
-    }
-
-    fn note_throttle(&mut self, key: &ThrottleKey, known: ThrottleState) {
-        self.throttles.insert((key.target.clone(), key.name.clone()), known);
-    }
-
-    /// Asks what is in force. Where that is what is wanted, nothing is left to do.
-    fn read_throttle(&mut self, key: &ThrottleKey, setting: &ThrottleSetting, control: &mut Control) {
-        let started = Instant::now();
-        let result = self.carry_out(&key.target, reading(task(key, setting)), control);
-        match result.map(|outcome| outcome.value) {
-            Ok(Some(value)) => {
-                debug!(target = key.target, throttle = key.name, value, "the value in force");
-                let is_wanted = value == setting.value;
-                let mut known = self.known_throttle(key);
-                known.take_read(value, jiff::Timestamp::now());
-                if is_wanted && let Some(failure) = known.failure.take() {
-                    let words = format!("{} is in force, without another try", setting.value);
-                    let seconds = started.elapsed().as_secs_f64();
-                    let id = ActionId(failure.action_id);
-                    self.history.end_throttle(key, &known, id, (Outcome::Done, words), seconds);
-                } else {
-                    self.history.keep_throttle(key, &known);
-                }
-                self.note_throttle(key, known);
-            }
-            Ok(None) => {}
-            Err(error) => {
-                let reason = format!("the value in force cannot be read: {error}");
-                if let Some(id) = self.action_of(key, setting) {
-                    self.note_throttle_failure(key, setting, id, reason);
-                }
-            }
+    /// What the plan is to know of throttles: the values in force, and which of them fail.
+    pub(super) fn known_throttles(&self) -> KnownThrottles {
+        let mut known = self.throttles.clone();
+        for (action, set) in self.open_throttles() {
+            let (retry, reason) = action
+                .failure
+                .as_ref()
+                .map(|failure| (failure.retry, failure.reason.clone()))
+                .unwrap_or_default();
+            let SetThrottle { target, name, value, command, get, .. } = set.clone();
+            let failure = ThrottleFailure { action_id: action.id.0, value, command, get, reason, retry };
+            known.entry((target, name)).or_default().failure = Some(failure);
         }
+        known
     }
 
-    /// Sets a throttle, and makes sure that it is in force.
-    pub(super) fn set_throttle(&mut self, throttle: &SetThrottle, control: &mut Control) {
-        let Some(watched) = self.watched_mut(&throttle.target) else { return };
-        let process = watched.target.process;
-        let key = ThrottleKey { process, target: throttle.target.clone(), name: throttle.name.clone() };
-        let setting = throttle.setting();
-        let Some(id) = self.action_of(&key, &setting) else { return };
-        let started = Instant::now();
-        match self.carry_out(&key.target, setting_of(task(&key, &setting)), control) {
-            Ok(outcome) => {
-                let words = outcome.command.map(|command| command.in_words()).unwrap_or_default();
-                let mut known =
-                    ThrottleState { value: Some(setting.value.clone()), ..ThrottleState::default() };
-                if setting.get.is_some() {
-                    known.take_read(setting.value, jiff::Timestamp::now());
-                }
-                let seconds = started.elapsed().as_secs_f64();
-                self.history.end_throttle(&key, &known, id, (Outcome::Done, words), seconds);
-                self.note_throttle(&key, known);
-            }
-            Err(error) => self.note_throttle_failure(&key, &setting, id, error.to_string()),
-        }
-    }
-
-    /// The action that a try belongs to: the one that is failing, or a new one. `None`: it cannot be written
-    /// down.
-    fn action_of(&mut self, key: &ThrottleKey, setting: &ThrottleSetting) -> Option<ActionId> {
-        let failing = self.known_throttle(key).failure.filter(|failure| failure.is_of(setting));
-        let failing =
-            failing.map(|failure| ActionId(failure.action_id)).filter(|id| self.history.is_open(*id));
-        failing.or_else(|| {
-            let ThrottleSetting { name, value, command, get, timeout, reason } = setting.clone();
-            let target = key.target.clone();
-            let set = SetThrottle { target, name, value, command, get, timeout, reason };
-            let kind = ActionKind::ChangeSetting(SettingChange::Throttle(set));
-            self.history.begin(Begun { kind, process: key.process, place: None }).ok()
+    /// Throttles that are being set, or could not be.
+    fn open_throttles(&self) -> impl Iterator<Item = (&Action, &SetThrottle)> {
+        let open = self.ledger.actions().filter(|action| action.state.is_open());
+        open.filter_map(|action| match &action.kind {
+            ActionKind::ChangeSetting(SettingChange::Throttle(set)) => Some((action, set)),
+            _ => None,
         })
     }
 
-    fn note_throttle_failure(
-        &mut self,
-        key: &ThrottleKey,
-        setting: &ThrottleSetting,
-        id: ActionId,
-        reason: String,
-    ) {
-        let mut known = self.known_throttle(key);
-        let is_news = known.fail(id.0, setting, reason, jiff::Timestamp::now());
-        self.history.fail_throttle(key, &known, is_news);
-        self.note_throttle(key, known);
+    /// Ends the failures of throttles that nobody minds any more: the policy wants something else now.
+    pub(super) fn end_unwanted_throttles(&mut self) {
+        let wanted = self.wanted_throttles();
+        let is_wanted = |action: &Action, set: &SetThrottle| {
+            let is_it = |setting: &ThrottleSetting| {
+                let ThrottleSetting { name, value, command, get, .. } = setting;
+                (name, value, command, get) == (&set.name, &set.value, &set.command, &set.get)
+            };
+            wanted.iter().any(|(key, setting)| key.process == action.process && is_it(setting))
+        };
+        let failing = self.open_throttles().filter(|(action, set)| {
+            matches!(action.state, ActionState::Retrying(_)) && !is_wanted(action, set)
+        });
+        let outdated: Vec<ActionId> = failing.map(|(action, _)| action.id).collect();
+        outdated.into_iter().for_each(|id| self.hear(id, Event::Unwanted));
     }
 
-    /// Ends the failures of all throttles but these: their target has gone, or the policy wants something
-    /// else now.
-    fn give_up_all_but(&mut self, minded: &BTreeSet<(String, String)>) {
-        let failing =
-            self.throttles.iter().filter(|(name, known)| known.failure.is_some() && !minded.contains(*name));
-        let outdated: Vec<_> = failing.map(|(name, known)| (name.clone(), known.clone())).collect();
-        for ((target, name), mut known) in outdated {
-            let Some(failure) = known.failure.take() else { continue };
-            let id = ActionId(failure.action_id);
-            let action = self.history.action(id).filter(|action| action.state.is_open());
-            if let Some(process) = action.map(|action| action.process) {
-                let key = ThrottleKey { process, target: target.clone(), name: name.clone() };
-                let words = format!("{}; not wanted any more", failure.reason);
-                self.history.end_throttle(&key, &known, id, (Outcome::Failed, words), 0.0);
+    /// Begins to set a throttle, where what is in force is known and is another value.
+    pub(super) fn begin_throttle(&mut self, change: &SettingChange) {
+        let SettingChange::Throttle(set) = change else { return };
+        let name = (set.target.clone(), set.name.clone());
+        let step = set.setting().step(self.throttles.get(&name), jiff::Timestamp::now());
+        if step == ThrottleStep::Set {
+            self.offer_throttle(set.clone());
+        }
+    }
+
+    fn offer_throttle(&mut self, set: SetThrottle) {
+        let Some(watched) = self.roster.named(&set.target) else { return };
+        let (target, process, mode) = (watched.target.id, watched.target.process, watched.mode);
+        let kind = ActionKind::ChangeSetting(SettingChange::Throttle(set));
+        let admission = Admission {
+            readings: &Readings::default(),
+            planned_cost_bytes: 0,
+            part: None,
+            nothing_left: false,
+            time_limit: self.time_limit(&kind),
+        };
+        let offer = Offer { kind: kind.clone(), process, mode, place: None, device: None, claim: None };
+        match self.ledger.offer(offer, admission, &self.options.policy, clock::now()) {
+            Ok((id, effects)) => {
+                let baseline = Baseline { kind, files: None, memtable_deletions: None };
+                self.acting.push(Acting::new(target, id, Arc::new(baseline)));
+                self.carry_out(effects.into_iter().map(|effect| (id, effect)));
             }
-            self.throttles.insert((target, name), known);
+            Err(rejection) => debug!(reason = rejection.reason, "a throttle is not set now"),
+        }
+    }
+
+    /// Begins a try to set a throttle. A value that can be read is read first where an earlier try has
+    /// failed: somebody else may have set it meanwhile.
+    pub(super) fn start_throttle(
+        &mut self,
+        id: ActionId,
+        set: &SetThrottle,
+        failures: u32,
+    ) -> Option<Event<'static>> {
+        let name = (set.target.clone(), set.name.clone());
+        if let Some(reason) = self.unread_throttles.remove(&name) {
+            return Some(ended_badly(reason, false));
+        }
+        let process = self.ledger.action(id)?.process;
+        if !self.acting.iter().any(|acting| acting.id == id) {
+            let target = self.roster.named(&set.target).map(|watched| watched.target.id);
+            let Some(target) = target else {
+                return Some(ended_badly(format!("{} has gone", set.target), false));
+            };
+            let kind = ActionKind::ChangeSetting(SettingChange::Throttle(set.clone()));
+            let baseline = Baseline { kind, files: None, memtable_deletions: None };
+            self.acting.push(Acting::new(target, id, Arc::new(baseline)));
+        }
+        let is_read = failures > 0 && set.get.is_some();
+        self.try_throttle(id, process, set, is_read)
+    }
+
+    fn try_throttle(
+        &mut self,
+        id: ActionId,
+        process: ProcessId,
+        set: &SetThrottle,
+        is_read: bool,
+    ) -> Option<Event<'static>> {
+        let task = task(process, &set.setting());
+        let task = if is_read { Task::Read(task) } else { Task::Set(task) };
+        let started = self.start_job(&set.target, move |_| Ok(task));
+        match started {
+            Ok(job) => self.take_started(id, Ok(job), is_read),
+            Err(error) => Some(ended_badly(error.to_string(), false)),
+        }
+    }
+
+    /// What a job of a throttle's action came to; `None` where another one has begun.
+    pub(super) fn throttle_event(
+        &mut self,
+        id: ActionId,
+        set: &SetThrottle,
+        is_read: bool,
+        result: Result<JobOutcome, ExecuteError>,
+    ) -> Option<Event<'static>> {
+        let process = self.ledger.action(id)?.process;
+        let key = ThrottleKey { process, target: set.target.clone(), name: set.name.clone() };
+        let message = match (result, is_read) {
+            (Err(error), true) => return Some(ended_badly(cannot_be_read(&error), false)),
+            (Err(error), false) => return Some(ended_badly(error.to_string(), false)),
+            (Ok(JobOutcome { value: Some(value), .. }), true) => {
+                let is_wanted = value == set.value;
+                self.note_throttle(&key, value, true);
+                if !is_wanted {
+                    return self.try_throttle(id, process, set, false);
+                }
+                format!("{} is in force, without another try", set.value)
+            }
+            (Ok(_), true) => return self.try_throttle(id, process, set, false),
+            (Ok(outcome), false) => {
+                self.note_throttle(&key, set.value.clone(), set.get.is_some());
+                outcome.command.map(|command| command.in_words()).unwrap_or_default()
+            }
+        };
+        let end = JobEnd { message: Some(message), ..JobEnd::new(JobResult::Done) };
+        Some(Event::Job(JobStatus::Ended(end)))
+    }
+
+    /// Notes which value is in force, and writes it down.
+    fn note_throttle(&mut self, key: &ThrottleKey, value: String, is_read: bool) {
+        let mut known = ThrottleState { value: Some(value.clone()), ..ThrottleState::default() };
+        if is_read {
+            known.take_read(value, jiff::Timestamp::now());
+        }
+        self.history.keep_throttle(key, &known);
+        self.throttles.insert((key.target.clone(), key.name.clone()), known);
+    }
+
+    /// A value that no action waits for was read.
+    pub(super) fn take_throttle_read(&mut self, number: u64, status: ReportedStatus) {
+        let ReportedStatus::Ended(result) = status else { return };
+        let Some(at) = self.throttle_reads.iter().position(|read| read.job.number == number) else { return };
+        let ThrottleRead { key, setting, .. } = self.throttle_reads.swap_remove(at);
+        match result.map(|outcome| outcome.value) {
+            Ok(Some(value)) => {
+                debug!(target = key.target, throttle = key.name, value, "the value in force");
+                self.note_throttle(&key, value, true);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                let name = (key.target.clone(), key.name.clone());
+                self.unread_throttles.insert(name.clone(), cannot_be_read(&error));
+                let ThrottleSetting { name: throttle, value, command, get, timeout, reason } = setting;
+                self.offer_throttle(SetThrottle {
+                    target: key.target,
+                    name: throttle,
+                    value,
+                    command,
+                    get,
+                    timeout,
+                    reason,
+                });
+                self.unread_throttles.remove(&name);
+            }
         }
     }
 }
 
-fn reading(task: SettingTask) -> impl FnOnce(&Session) -> Result<Task, ExecuteError> {
-    move |_| Ok(Task::Read(task))
+fn cannot_be_read(error: &ExecuteError) -> String {
+    format!("the value in force cannot be read: {error}")
 }
 
-fn setting_of(task: SettingTask) -> impl FnOnce(&Session) -> Result<Task, ExecuteError> {
-    move |_| Ok(Task::Set(task))
-}
-
-fn task(key: &ThrottleKey, setting: &ThrottleSetting) -> SettingTask {
+fn task(process: ProcessId, setting: &ThrottleSetting) -> SettingTask {
     SettingTask::Throttle(ThrottleTask {
-        process: key.process,
+        process,
         value: setting.value.clone(),
         command: setting.command.clone(),
         get: setting.get.clone(),

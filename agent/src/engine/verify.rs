@@ -1,114 +1,109 @@
-//! Whether actions helped: what was promised beside what the next window shows, and back-offs that a released
-//! snapshot ends.
+//! Whether actions helped: windows are brought to the ledger, and back-offs end where the snapshot that kept
+//! the tombstones was released.
 
 use super::Engine;
-use super::watched::{Pin, Watched};
-use sexton_journal::Pending;
+use super::watched::Watched;
+use crate::session::{Answer, READINGS_LIMIT};
+use sexton_execute::Properties;
+use sexton_inspect::facts::TargetId;
+use sexton_journal::clock;
 use sexton_tuner::rank::RangeAssessment;
-use sexton_tuner::run::{ActionKind, Place, SettingChange, Verification};
-use sexton_tuner::verify::{Aftermath, Cause, Claim, verdict};
-use std::path::Path;
+use sexton_tuner::run::{Action, ActionId, Event, Place, WindowSeen};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use tracing::info;
 
 impl Engine {
+    /// Targets on which a window could show what an action came to.
+    pub(super) fn targets_to_verify(&self) -> BTreeSet<String> {
+        let now = clock::now();
+        let due = self.ledger.actions().filter(|action| action.wants_window(now));
+        due.map(|action| action.kind.target().to_owned()).collect()
+    }
+
     /// Measures the actions whose targets have had a window since.
     pub(super) fn verify(&mut self) {
         let fresh: Vec<String> = self.fresh.drain(..).collect();
         for target in fresh {
-            let pending: Vec<Pending> = self.history.pending(&target).collect();
-            if pending.is_empty() {
+            let due = self.due_for_verification(&target);
+            if due.is_empty() {
                 continue;
             }
             let ranges = self.plan.assessments.iter().filter(|range| range.target == target);
             let after: Vec<RangeAssessment> = ranges.cloned().collect();
-            for pending in pending {
-                self.verify_one(pending, &after);
+            let Some(watched) = self.roster.named(&target) else { continue };
+            let window = watched.evidence.first().map(|evidence| evidence.window).unwrap_or_default();
+            for id in due {
+                let seen = WindowSeen {
+                    seconds: window.duration_ns as f64 / 1e9,
+                    has_operations: window.operations > 0,
+                    after: &after,
+                    failures_before: self.ledger.failures_before(id),
+                };
+                self.hear(id, Event::Window(seen));
             }
         }
     }
 
-    /// `after` are all ranges of its target in the new window.
-    fn verify_one(&mut self, mut pending: Pending, after: &[RangeAssessment]) {
-        let before = pending.claim.before.clone();
-        let Some(watched) =
-            self.roster.watched.iter_mut().find(|watched| watched.target.name == before.target)
-        else {
-            return;
+    /// Actions that had ended before the last window on their target was opened.
+    fn due_for_verification(&self, target: &str) -> Vec<ActionId> {
+        let now = clock::now();
+        let Some(watched) = self.roster.named(target) else { return Vec::new() };
+        let opened = watched.last_window.map(|opened| opened.elapsed());
+        let was_before = |action: &Action| {
+            let ended = action.state.end().map(|end| now.since(&end.at));
+            ended.zip(opened).is_none_or(|(ended, opened)| ended >= opened)
         };
-        let seen = &mut pending.claim.seen;
-        if let Some(window) = watched.evidence.first().map(|evidence| evidence.window)
-            && window.operations > 0
-        {
-            seen.add(window.duration_ns as f64 / 1e9, &before, after);
+        let of_target = self.ledger.actions().filter(|action| action.kind.target() == target);
+        of_target.filter(|it| it.wants_window(now) && was_before(it)).map(|action| action.id).collect()
+    }
+
+    /// Asks whether the snapshots are still held that kept tombstones.
+    pub(super) fn ask_after_pins(&mut self) {
+        for watched in self.roster.watched.iter_mut().filter(|watched| watched.hook.is_connected) {
+            let pinned = self.ledger.pinned().filter_map(|action| place_in(watched, action));
+            let places: BTreeSet<(PathBuf, String)> =
+                pinned.map(|place| (place.database.path.clone(), place.column_family.clone())).collect();
+            if !places.is_empty() {
+                watched.ask(&self.post, "the oldest snapshots", READINGS_LIMIT, |session| {
+                    Answer::Pinned(session.properties_of(places.into_iter().collect()))
+                });
+            }
         }
-        let seen = *seen;
-        let action = self.history.action(pending.id);
-        // An option drops nothing by itself.
-        let action = action
-            .filter(|action| !matches!(action.kind, ActionKind::ChangeSetting(SettingChange::Option(_))));
-        let aftermath = action.and_then(|action| action.state.end()).map(|end| end.aftermath());
-        let is_pinned = aftermath.as_ref().is_some_and(Aftermath::is_pinned);
-        let (id, promised) = (pending.id, pending.claim.promised_seconds_per_second);
-        if !is_pinned && !seen.is_conclusive(&before) && self.history.postpone(pending) {
-            return;
-        }
-        let claim = Claim {
-            before: &before,
-            promised_seconds_per_second: promised,
-            share_min: self.options.policy.relief_share,
-            aftermath: aftermath.as_ref(),
-            seen,
-        };
-        let verdict = verdict(&claim, after);
-        if verdict.cause == Some(Cause::PinnedBySnapshot) {
-            pin(watched, &before);
-        }
-        self.history.verify(id, Verification::of(verdict, 0));
     }
 
     /// Ends the back-off of ranges whose tombstones a snapshot kept that is held no more: from here on only
     /// the cooldown counts.
-    pub(super) fn lift_pins(&mut self) {
-        for watched in &mut self.roster.watched {
-            let pins = std::mem::take(&mut watched.pins);
-            let (kept, released): (Vec<Pin>, Vec<Pin>) =
-                pins.into_iter().partition(|pin| is_held(watched, pin));
-            watched.pins = kept;
-            for pin in released {
-                info!(
-                    target = watched.target.name,
-                    database = %pin.database.display(),
-                    column_family = pin.column_family,
-                    "the snapshot that kept a range's tombstones has been released"
-                );
-                if let Some(database) = watched.identity_of(&pin.database) {
-                    let Pin { column_family, range, .. } = pin;
-                    self.history.forgive(&Place { database, column_family, range });
-                }
-            }
+    pub(super) fn lift_pins(&mut self, target: TargetId, read: &[(PathBuf, String, Properties)]) {
+        let Some(watched) = self.roster.get(target) else { return };
+        let released = self.ledger.pinned().filter_map(|action| {
+            let place = place_in(watched, action)?;
+            let sequence = action.state.end()?.oldest_snapshot_sequence?;
+            let of_place = |(database, column_family, _): &&(PathBuf, String, Properties)| {
+                *database == place.database.path && *column_family == place.column_family
+            };
+            let (_, _, properties) = read.iter().find(of_place)?;
+            let is_held = properties.snapshots != Some(0)
+                && properties.oldest_snapshot_sequence.is_none_or(|oldest| oldest <= sequence);
+            (!is_held).then(|| place.clone())
+        });
+        let (released, target): (Vec<Place>, String) = (released.collect(), watched.target.name.clone());
+        for place in released {
+            info!(
+                target,
+                database = %place.database.path.display(),
+                column_family = place.column_family,
+                "the snapshot that kept a range's tombstones has been released"
+            );
+            let effects = self.ledger.forgive(&place);
+            self.carry_out(effects);
         }
     }
 }
 
-/// Remembers which snapshot keeps a range's tombstones.
-fn pin(watched: &mut Watched, range: &RangeAssessment) {
-    let Some(column_family) = range.column_family.clone() else { return };
-    let database = Path::new(&range.database);
-    let read = watched.properties(database, &column_family);
-    if let Some(sequence) = read.and_then(|properties| properties.oldest_snapshot_sequence) {
-        watched.remember_pin(Pin {
-            database: database.to_owned(),
-            column_family,
-            range: range.range.clone(),
-            sequence,
-        });
-    }
-}
-
-/// Whether the oldest snapshot is still the one that it was, as far as can be told.
-fn is_held(watched: &mut Watched, pin: &Pin) -> bool {
-    watched.properties(&pin.database, &pin.column_family).is_none_or(|properties| {
-        properties.snapshots != Some(0)
-            && properties.oldest_snapshot_sequence.is_none_or(|oldest| oldest <= pin.sequence)
-    })
+/// Where an action was done, if that is a database that this target has open.
+fn place_in<'a>(watched: &Watched, action: &'a Action) -> Option<&'a Place> {
+    let place = action.place.as_ref()?;
+    let mut databases = watched.target.databases.iter();
+    databases.any(|database| database.identity() == place.database).then_some(place)
 }

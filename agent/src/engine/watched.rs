@@ -10,11 +10,9 @@ use crate::inbox::{Event, Post};
 use crate::session::{Answer, EvidenceRead, HOOK_PROBE_LIMIT, HookState, PROBE_LIMIT, Session};
 use crate::snapshot::{CostView, FileView, GapView, HOT_FILES_MAX, TargetState, TargetView};
 use crate::worker::Worker;
-use jiff::Timestamp;
 use sexton_inspect::facts::{DatabaseDirectory, Gap, Target};
 use sexton_inspect::layout::check_invariants;
 use sexton_probe::{OpenWindow, SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
-use sexton_tuner::back_off::{BackOff, Retry};
 use sexton_tuner::evidence::{BlockFetches, Counters, Evidence, SentinelInterval};
 use sexton_tuner::heat::{FileHeat, file_heat};
 use sexton_tuner::latency::Latencies;
@@ -22,20 +20,12 @@ use sexton_tuner::lineage::Links;
 use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::policy::{Mode, Policy, ProbePolicy, TargetPolicy};
 use sexton_tuner::price_correction::WindowWork;
-use sexton_tuner::range::KeyRange;
 use sexton_tuner::relief::CostFit;
 use sexton_tuner::run::DatabaseIdentity;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tracing::debug;
-
-/// Pins remembered of one target: ranges that were tried while a snapshot was held.
-const PINS_MAX: usize = 256;
-
-/// Pauses after actions that failed: some of it is over in seconds, and what is wrong in a target for longer
-/// is put right by people.
-const BACK_OFF: BackOff = BackOff { first_seconds: 5, longest_seconds: 10 * 60 };
 
 /// A target, the policy's entry for it, and all that was read of it.
 pub struct Watched {
@@ -86,8 +76,6 @@ pub struct Watched {
     pub costs: CostFit,
     /// The same of each database by itself: what others lose changes nothing of what it is charged.
     pub database_costs: BTreeMap<PathBuf, CostFit>,
-    /// Ranges whose tombstones a snapshot keeps.
-    pub pins: Vec<Pin>,
     /// Why the SST files of a database could not be read.
     pub files_gap: Option<Gap>,
     /// Whether the last window had to estimate.
@@ -96,17 +84,6 @@ pub struct Watched {
     perf_level: PerfLevel,
     baseline: Counters,
     sums: Sums,
-    actions: Retry,
-}
-
-/// A range whose tombstones outlived a compaction because of a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pin {
-    pub database: PathBuf,
-    pub column_family: String,
-    pub range: KeyRange,
-    /// Sequence number of the oldest snapshot then; a later oldest one means that it was released.
-    pub sequence: u64,
 }
 
 #[derive(Default)]
@@ -161,12 +138,10 @@ impl Watched {
             latencies: Latencies::default(),
             costs: CostFit::default(),
             database_costs: BTreeMap::new(),
-            pins: Vec::new(),
             files_gap: None,
             is_estimated: false,
             price_check: PriceCheck::default(),
             sums: Sums::default(),
-            actions: Retry::default(),
         }
     }
 
@@ -179,16 +154,6 @@ impl Watched {
             self.perf_level = PerfLevel::new(entry.raise_perf_level);
         }
         self.entry = entry;
-    }
-
-    /// Whether earlier failures forbid acting for now.
-    pub fn is_paused(&self) -> bool {
-        !self.actions.may_try(BACK_OFF, Timestamp::now())
-    }
-
-    /// Notes whether an action could be carried out; failures pause the target, longer each time.
-    pub fn note_action(&mut self, succeeded: bool) {
-        if succeeded { self.actions.succeed() } else { self.actions.fail(BACK_OFF, Timestamp::now()) }
     }
 
     /// Asks the session, which has so long from when its turn comes; its answer is sent to `post`. `false`:
@@ -241,30 +206,6 @@ impl Watched {
         self.is_hook_silent = false;
         let known = self.target.clone();
         self.worker.ask("taking in what was found", PROBE_LIMIT, move |session| session.take_target(known));
-    }
-
-    /// Asks the session and waits for the answer; `None` where none comes.
-    pub fn call<T: Send + 'static>(
-        &mut self,
-        what: &'static str,
-        limit: Duration,
-        work: impl FnOnce(&mut Session) -> T + Send + 'static,
-    ) -> Option<T> {
-        let answer = self.worker.call(what, limit, move |session| match session.stands_still() {
-            Some(why) => (None, Some(why.to_owned()), false),
-            None => {
-                let answer = work(session);
-                let silence = session.take_silence();
-                let is_silent = silence.is_some();
-                (Some(answer), silence, is_silent)
-            }
-        });
-        let (answer, trouble, is_silent) = answer?;
-        self.is_hook_silent |= is_silent;
-        if let Some(trouble) = trouble {
-            self.worker.suspend(&trouble);
-        }
-        answer
     }
 
     /// Takes in what was found in the process anew.
@@ -401,14 +342,6 @@ impl Watched {
             .iter()
             .find(|database| database.path == directory)
             .map(DatabaseDirectory::identity)
-    }
-
-    /// Remembers a pin; the oldest is forgotten beyond a limit, and its range then waits by the clock.
-    pub fn remember_pin(&mut self, pin: Pin) {
-        self.pins.retain(|known| known.range != pin.range || known.column_family != pin.column_family);
-        self.pins.push(pin);
-        let excess = self.pins.len().saturating_sub(PINS_MAX);
-        self.pins.drain(..excess);
     }
 
     /// Takes in what operations waited for in a window in which nothing was done to the target.

@@ -21,7 +21,7 @@ pub const POLL_INTERVAL: Duration = Duration::from_millis(10);
 impl Engine {
     /// The sentinel's turn: what did every target count since the last cycle?
     pub(super) fn read_totals(&mut self) {
-        let acted_on: Vec<TargetId> = self.acting.iter().map(|acting| acting.target).collect();
+        let acted_on = self.acted_on();
         let sentinel = &mut self.sentinel;
         // A slice reads those of its target itself, around its windows.
         let of_cycle = self.roster.watched.iter().filter(|it| !acted_on.contains(&it.target.id));
@@ -52,7 +52,8 @@ impl Engine {
 
     /// Windows on the targets that deserve one, all at the same time, each until its own end.
     pub(super) fn open_windows(&mut self) {
-        let acted_on: Vec<TargetId> = self.acting.iter().map(|acting| acting.target).collect();
+        let acted_on = self.acted_on();
+        let window_due = self.targets_to_verify();
         let policy = &self.options.policy;
         let mut wanted = Vec::new();
         for watched in &mut self.roster.watched {
@@ -61,7 +62,7 @@ impl Engine {
                 watched.forget_observations();
             }
             let due = self.always_window
-                || self.history.pending(&watched.target.name).next().is_some()
+                || window_due.contains(&watched.target.name)
                 || wants_window(&watched.interval, since_window_ns(&self.history, watched), policy);
             let is_acted_on = acted_on.contains(&watched.target.id);
             let is_free = watched.worker.trouble().is_none() && !watched.awaits_evidence && !is_acted_on;
@@ -123,7 +124,7 @@ impl Engine {
             warn!(%error, "while a window is open");
         }
         let prices = self.prices.in_force();
-        let acted_on: Vec<TargetId> = self.acting.iter().map(|acting| acting.target).collect();
+        let acted_on = self.acted_on();
         let of_cycle = |watched: &&mut Watched| !acted_on.contains(&watched.target.id);
         for watched in self.roster.watched.iter_mut().filter(of_cycle) {
             let Some(mut window) = watched.window.take() else { continue };

@@ -48,6 +48,8 @@ pub struct JobReport {
     pub number: u64,
     /// How it stands.
     pub status: ReportedStatus,
+    /// Bytes that the process has written since it began, by whatever call; `None` where that cannot be read.
+    pub bytes_written: Option<u64>,
 }
 
 /// How a job stands.
@@ -75,6 +77,7 @@ pub struct RunningJob {
     number: u64,
     executor: Box<dyn Executor>,
     id: JobId,
+    written_before: Option<u64>,
     database: Option<PathBuf>,
     next_poll: Instant,
     next_report: Instant,
@@ -92,10 +95,11 @@ impl Session {
         match task(self).and_then(|task| self.begin_job(&order, &task)) {
             Ok(job) => {
                 self.jobs.push(job);
-                Answer::JobBegun
+                Answer::JobBegun(number)
             }
             Err(error) => {
-                Answer::Job(Box::new(JobReport { number, status: ReportedStatus::Ended(Err(error)) }))
+                let status = ReportedStatus::Ended(Err(error));
+                Answer::Job(Box::new(JobReport { number, status, bytes_written: Some(0) }))
             }
         }
     }
@@ -109,6 +113,7 @@ impl Session {
             shows_keys: *shows_keys,
         };
         let mut executor = executor_for(task, &site)?;
+        let written_before = written_bytes(self.target.process.pid);
         let id = executor.start(task)?;
         let now = Instant::now();
         let database = match task {
@@ -116,7 +121,16 @@ impl Session {
             Task::Flush(_) | Task::Set(_) | Task::Read(_) => None,
         };
         let (number, heard) = (*number, Progress::default());
-        Ok(RunningJob { number, executor, id, database, next_poll: now, next_report: now, heard })
+        Ok(RunningJob {
+            number,
+            executor,
+            id,
+            written_before,
+            database,
+            next_poll: now,
+            next_report: now,
+            heard,
+        })
     }
 
     /// Has a job end before its time.
@@ -162,14 +176,19 @@ impl Session {
             }
         };
         let goes_on = matches!(status, ReportedStatus::Running(_));
+        let bytes_written = if goes_on { None } else { job.bytes_written(self.target.process.pid) };
         let Reporter { post, target, generation } = &self.reporter;
-        let answer = Answer::Job(Box::new(JobReport { number: job.number, status }));
+        let answer = Answer::Job(Box::new(JobReport { number: job.number, status, bytes_written }));
         post.send(Event::Answered { target: *target, generation: *generation, answer });
         goes_on
     }
 }
 
 impl RunningJob {
+    fn bytes_written(&self, pid: u32) -> Option<u64> {
+        Some(written_bytes(pid)?.saturating_sub(self.written_before?))
+    }
+
     fn hear(&mut self, news: Progress) {
         let Progress { hook_job, properties, loads, poll_again_in } = news;
         self.heard.hook_job = hook_job.or(self.heard.hook_job);
@@ -178,5 +197,27 @@ impl RunningJob {
             self.heard.loads = loads;
         }
         self.heard.poll_again_in = poll_again_in;
+    }
+}
+
+/// Bytes that a process has written so far, by whatever call; `None` where that cannot be read.
+fn written_bytes(pid: u32) -> Option<u64> {
+    let process = procfs::process::Process::new(i32::try_from(pid).ok()?).ok()?;
+    process.io().ok().map(|io| io.wchar)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn what_a_process_writes_is_read() {
+        let own = std::process::id();
+        let before = written_bytes(own).unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &[0; 100_000]).unwrap();
+        assert!(written_bytes(own).unwrap() >= before + 100_000);
+        assert_eq!(written_bytes(u32::MAX), None);
     }
 }

@@ -5,12 +5,14 @@
 //! [`Worker`], is asked by closures and answers by [`Answer`]s. Nobody else touches the target; the engine
 //! knows what it was answered.
 
+mod around;
 mod connection;
 mod evidence;
 mod jobs;
 mod options;
 mod readings;
 
+pub use around::{Baseline, Before, RunningCompactions, Wanted, is_inside};
 pub use evidence::{EVIDENCE_LIMIT, EvidenceRead, FILES_LIMIT, SeenByWindow, SstRead};
 pub use jobs::{JobReport, Meanwhile, Order, ReportedStatus, Reporter};
 pub use options::{OPTION_LIMIT, ValueInForce, note};
@@ -18,13 +20,14 @@ pub use readings::{PlaceReadings, READINGS_LIMIT};
 
 use crate::worker::Resident;
 use jobs::RunningJob;
-use sexton_execute::{SharedHook, held};
+use sexton_execute::{Properties, SharedHook, held};
 use sexton_inspect::facts::{DatabaseDirectory, Gap, ProcessId, Target};
 use sexton_inspect::identity::Identities;
 use sexton_sst::PropertiesCache;
 use sexton_tuner::back_off::Retry;
 use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::policy::{ActuatorKind, Mode, TargetPolicy};
+use sexton_tuner::run::{ActionId, JobStatus, KeptSetting, Measurement};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -100,10 +103,38 @@ pub enum Answer {
     },
     /// What a window saw, with names, and the files it belongs to.
     Evidence(Box<EvidenceRead>),
-    /// A job has begun.
-    JobBegun,
+    /// There is nothing to tell.
+    Nothing,
+    /// The job of that number has begun.
+    JobBegun(u64),
     /// How a job stands.
     Job(Box<JobReport>),
+    /// What an inquiry before an action wanted to know.
+    Before {
+        /// Its number.
+        inquiry: u64,
+        before: Box<Before>,
+    },
+    /// Compactions that databases on the inquiry's device run.
+    Running { inquiry: u64, running: RunningCompactions },
+    /// Compactions that databases run in which somebody's may run unseen.
+    Orphans(RunningCompactions),
+    /// What lies in a database while an action is paused.
+    Files { action: ActionId, files: Option<SstRead> },
+    /// What an action has changed.
+    Measured { action: ActionId, measured: Measurement },
+    /// What the hook says of a job of an earlier run.
+    Recalled { action: ActionId, status: JobStatus },
+    /// What RocksDB says where snapshots keep tombstones.
+    Pinned(Vec<(PathBuf, String, Properties)>),
+    /// Settings that the hook does not know of any more, with the values in force.
+    LostSettings(Vec<(KeptSetting, ValueInForce)>),
+    /// It was tried to restore a setting.
+    Restored {
+        kept: Box<KeptSetting>,
+        /// The value in force from now on.
+        value: ValueInForce,
+    },
 }
 
 impl Session {

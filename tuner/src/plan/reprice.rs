@@ -25,15 +25,6 @@ pub fn as_of_now(planned: &CompactRange, levels: &Levels) -> CompactRange {
 }
 
 /// Whether it is still what the plan has chosen, and still paid for.
-pub fn is_still_worth_it(
-    planned: &CompactRange,
-    now: &CompactRange,
-    budget_bytes: u64,
-) -> Result<(), (Rule, String)> {
-    still_worth_it(planned.cost_bytes, now.cost_bytes, budget_bytes)
-}
-
-/// The same by the prices alone.
 pub(crate) fn still_worth_it(
     planned_bytes: u64,
     bytes: u64,
@@ -128,15 +119,19 @@ mod tests {
 
     /// A flush and RocksDB's own compaction have put a wide file over the ten: the slice takes all of them
     /// along.
+    fn worth_it(planned: &CompactRange, now: &CompactRange, budget_bytes: u64) -> Result<(), (Rule, String)> {
+        still_worth_it(planned.cost_bytes, now.cost_bytes, budget_bytes)
+    }
+
     #[test]
     fn a_slice_is_priced_again_with_the_files_as_they_are_now() {
         let same = now(&bottom());
         assert_eq!((same.cost_bytes, same.largest_job_bytes), (16 * MIB, 16 * MIB));
-        assert_eq!(is_still_worth_it(&planned(), &same, 64 * MIB), Ok(()));
+        assert_eq!(worth_it(&planned(), &same, 64 * MIB), Ok(()));
 
         let wide = now(&[bottom(), vec![file(1, "00", "99", MIB, 10)]].concat());
         assert!(wide.cost_bytes >= 161 * MIB && wide.largest_job_bytes >= 161 * MIB, "{wide:?}");
-        let (rule, reason) = is_still_worth_it(&planned(), &wide, u64::MAX).unwrap_err();
+        let (rule, reason) = worth_it(&planned(), &wide, u64::MAX).unwrap_err();
         assert_eq!(rule, Rule::Dearer);
         assert!(reason.contains("planned for 16.0 MiB"), "{reason}");
     }
@@ -146,8 +141,7 @@ mod tests {
         let beside = now(&[bottom(), vec![file(5, "25", "31", MIB, 10)]].concat());
         assert!((17 * MIB..=40 * MIB).contains(&beside.cost_bytes), "{beside:?}");
         let (rule, reason) =
-            is_still_worth_it(&planned(), &CompactRange { cost_bytes: 20 * MIB, ..planned() }, 18 * MIB)
-                .unwrap_err();
+            worth_it(&planned(), &CompactRange { cost_bytes: 20 * MIB, ..planned() }, 18 * MIB).unwrap_err();
         assert_eq!(rule, Rule::OverBudget);
         assert!(reason.contains("18.0 MiB are left"), "{reason}");
         let policy = GuardPolicy::default();
@@ -162,6 +156,6 @@ mod tests {
     fn small_slices_are_not_dropped_for_small_change() {
         let cheap = CompactRange { cost_bytes: 0, ..planned() };
         let now = CompactRange { cost_bytes: MIB, ..planned() };
-        assert_eq!(is_still_worth_it(&cheap, &now, MIB), Ok(()));
+        assert_eq!(worth_it(&cheap, &now, MIB), Ok(()));
     }
 }

@@ -9,7 +9,6 @@ use super::setting::SettingChange;
 use super::state::{ActionState, Phase, Running};
 use crate::guard;
 use crate::plan::Rule;
-use crate::range::KeyRange;
 use crate::reprice::still_worth_it;
 use crate::words;
 use std::collections::VecDeque;
@@ -20,7 +19,7 @@ pub(super) fn step(action: &mut Action, admission: &Admission<'_>, context: &Con
     }
     action.started = context.now;
     let running = Running {
-        part: admission.part.cloned().unwrap_or_else(|| whole(&action.kind)),
+        part: admission.part.cloned().unwrap_or_else(|| action.kind.range()),
         left: VecDeque::new(),
         phase: Phase::WritingAhead { nothing_left: admission.nothing_left },
         since: context.now,
@@ -30,14 +29,6 @@ pub(super) fn step(action: &mut Action, admission: &Admission<'_>, context: &Con
         stop: None,
     };
     (ActionState::Running(running), vec![Effect::WriteAhead { is_first: true, setting: None, forget: None }])
-}
-
-/// All keys that an action is about.
-pub(super) fn whole(kind: &ActionKind) -> KeyRange {
-    match kind {
-        ActionKind::Compact(compact) => compact.range.clone(),
-        ActionKind::Flush(_) | ActionKind::ChangeSetting(_) => KeyRange::everything(),
-    }
 }
 
 fn may_begin(kind: &ActionKind, admission: &Admission<'_>, context: &Context<'_>) -> Result<(), Rejection> {

@@ -61,7 +61,7 @@ pub(super) fn step(action: &mut Action, mut doubt: InDoubt, event: Event<'_>, co
             doubt.since = context.now;
             unchanged(ActionState::InDoubt(doubt))
         }
-        Event::Job(JobStatus::Ended(end)) => settle(action, &end, context),
+        Event::Job(JobStatus::Ended(end)) => settle(action, doubt.job, &end, context),
         Event::Job(JobStatus::Unknown) | Event::Cancel(_) => interrupt(action, true, context),
         Event::TargetGone => interrupt(action, false, context),
         Event::Tick if context.now.since(&doubt.since) >= ANSWER_TIME_MAX => interrupt(action, true, context),
@@ -70,18 +70,19 @@ pub(super) fn step(action: &mut Action, mut doubt: InDoubt, event: Event<'_>, co
 }
 
 /// The hook's word. What the job changed nobody has measured.
-fn settle(action: &mut Action, job: &JobEnd, context: &Context<'_>) -> Next {
-    let (outcome, how, why) = match &job.result {
+fn settle(action: &mut Action, job: JobId, end: &JobEnd, context: &Context<'_>) -> Next {
+    let (outcome, how, why) = match &end.result {
         JobResult::Done => (Outcome::Done, "was done", ""),
         JobResult::Cancelled(reason) => (Outcome::Cancelled, "was cancelled", reason.as_str()),
         JobResult::Failed { reason, .. } => (Outcome::Failed, "failed", reason.as_str()),
     };
-    let seconds = job.duration.as_secs_f64();
+    let seconds = end.duration.as_secs_f64();
     let separator = if why.is_empty() { "" } else { ": " };
     let message = format!(
-        "the agent ended while it was under way; the hook says that it {how} after {seconds:.1} s{separator}{why}"
+        "the agent ended while it was under way; the hook says that its job {} {how} after {seconds:.1} s{separator}{why}",
+        job.0
     );
-    let may_run_on = matches!(job.result, JobResult::Failed { may_run_on: true, .. });
+    let may_run_on = matches!(end.result, JobResult::Failed { may_run_on: true, .. });
     let end = End {
         duration_seconds: seconds,
         rests: outcome == Outcome::Done || may_run_on,

@@ -15,7 +15,8 @@ use crate::charge::charged_bytes;
 /// Why an action whose process has ended has failed.
 pub(super) const TARGET_GONE: &str = "its target has ended";
 
-/// The end of an action as its executor has seen it; `message` is what came of it or why it ended so, in words.
+/// The end of an action as its executor has seen it; `message` is what came of it or why it ended so, in
+/// words.
 pub(super) fn end_of(
     action: &Action,
     outcome: Outcome,

@@ -35,7 +35,8 @@ pub enum Event<'a> {
     Written(bool),
     /// How its job stands.
     Job(JobStatus),
-    /// What can be read of its target: while it runs as [`super::Wanted::readings`] says, while it is paused as before an action.
+    /// What can be read of its target: while it runs as [`super::Wanted::readings`] says, while it is paused
+    /// as before an action.
     Readings(&'a Readings),
     /// The live files of its column family, or that they cannot be read.
     Files(Option<&'a [SstFile]>),
@@ -115,8 +116,8 @@ pub struct WindowSeen<'a> {
 pub enum Effect {
     /// It does not begin, and nothing of it is written down.
     Refuse(Rejection),
-    /// Have it on disk, synced, that the action begins: itself, the setting with it, and the news that it has started.
-    /// Answered by [`Event::Written`], before which nothing else is done.
+    /// Have it on disk, synced, that the action begins: itself, the setting with it, and the news that it has
+    /// started. Answered by [`Event::Written`], before which nothing else is done.
     ///
     /// It comes again before each part after the first: of a job that is not on disk nobody could ask.
     WriteAhead {

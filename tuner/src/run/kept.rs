@@ -94,7 +94,7 @@ pub enum SettingRecord {
 
 /// What is to be done about a setting.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct SettingEffect {
+pub(super) struct SettingEffect {
     /// What is written down.
     pub record: SettingRecord,
     /// What is told.
@@ -147,7 +147,11 @@ impl KeptSetting {
     }
 
     /// Takes in what has happened; `None`: it is gone from here on, as the effect says.
-    pub fn step(mut self, event: &SettingEvent<'_>, now: Moment) -> (Option<KeptSetting>, SettingEffect) {
+    pub(super) fn step(
+        mut self,
+        event: &SettingEvent<'_>,
+        now: Moment,
+    ) -> (Option<KeptSetting>, SettingEffect) {
         match event {
             SettingEvent::Changed if self.state == KeptState::Intended => {
                 self.observed = Some(self.wanted.clone());

@@ -1,10 +1,13 @@
 //! What an action does.
 
+use super::claim::Claim;
 use super::setting::SettingChange;
 use crate::guard::DiskPrice;
 use crate::plan::{self, CompactRange, Flush};
 use crate::policy::RemedyKind;
+use crate::range::KeyRange;
 use crate::rank::RangeAssessment;
+use crate::verify::Seen;
 use serde::{Deserialize, Serialize};
 
 /// What an action does.
@@ -67,6 +70,21 @@ impl ActionKind {
             ActionKind::ChangeSetting(SettingChange::Option(set)) => Some(&set.column_family),
             ActionKind::ChangeSetting(_) => None,
         }
+    }
+
+    /// All keys that it is about.
+    pub fn range(&self) -> KeyRange {
+        match self {
+            ActionKind::Compact(compact) => compact.range.clone(),
+            ActionKind::Flush(_) | ActionKind::ChangeSetting(_) => KeyRange::everything(),
+        }
+    }
+
+    /// What it promises to those who verify it; `None` where nothing is measured afterwards.
+    pub fn claim(&self) -> Option<Claim> {
+        let before = self.prediction()?;
+        let promised_seconds_per_second = before.relief_seconds_per_second;
+        Some(Claim { before, promised_seconds_per_second, windows_waited: 0, seen: Seen::default() })
     }
 
     /// Why, in words.

@@ -19,13 +19,12 @@ use super::rejection::Rejection;
 use super::setting::{SettingChange, SettingKind};
 use super::state::ActionState;
 use super::step::step;
-use crate::back_off::Retry;
+use crate::back_off::{BackOff, Retry};
 use crate::daily::DailyBytes;
 use crate::evidence::PastAction;
 use crate::plan::Rule;
 use crate::policy::Policy;
 use crate::schedule::io_budget_at;
-use crate::throttle::BACK_OFF;
 use crate::verify::Cause;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -37,6 +36,14 @@ pub const ACTIONS_STORED_MAX: usize = 4_096;
 /// Past actions of one database that a plan takes into account: enough for any cooldown at the pace of
 /// actions.
 const PAST_ACTIONS_MAX: usize = 1_000;
+
+/// Pauses after actions that failed: some of it is over in seconds, and what is wrong in a target for longer
+/// is put right by people.
+pub(super) const BACK_OFF: BackOff = BackOff { first_seconds: 5, longest_seconds: 10 * 60 };
+
+/// Settings that are changed at the same time: a few in each of some dozen column families of some dozen
+/// databases. Beyond that none is changed before another one is restored.
+const SETTINGS_MAX: usize = 1_000;
 
 /// How long a job whose end nobody has seen is taken to run where its RocksDB cannot be asked: none may take
 /// longer.
@@ -184,9 +191,17 @@ impl Ledger {
         effects
     }
 
-    /// Time has passed for all actions.
-    pub fn tick(&mut self, policy: &Policy, now: Moment) -> Vec<(ActionId, Effect)> {
-        let open = self.actions.iter().filter(|action| action.state.is_open());
+    /// Time has passed for all actions. A setting is tried again where its process `is_there`.
+    pub fn tick(
+        &mut self,
+        policy: &Policy,
+        now: Moment,
+        is_there: impl Fn(&ProcessId) -> bool,
+    ) -> Vec<(ActionId, Effect)> {
+        let open = self.actions.iter().filter(|action| match action.state {
+            ActionState::Retrying(_) => is_there(&action.process),
+            _ => action.state.is_open(),
+        });
         let open: Vec<ActionId> = open.map(|action| action.id).collect();
         let mut effects = Vec::new();
         for id in open {
@@ -249,7 +264,8 @@ impl Ledger {
         &self.daily
     }
 
-    /// Bytes that may be written now, beside those that actions under way, and jobs that nobody sees, will write.
+    /// Bytes that may be written now, beside those that actions under way, and jobs that nobody sees, will
+    /// write.
     pub fn available_bytes(&mut self, policy: &Policy, now: Moment) -> u64 {
         self.available_to(None, policy, now)
     }
@@ -360,6 +376,9 @@ impl Ledger {
             }
             let action = setting.action;
             let (setting, SettingEffect { record, news }) = setting.step(event, now);
+            if setting.is_none() {
+                self.stop_measuring(action);
+            }
             self.settings.extend(setting);
             if record != SettingRecord::Unchanged {
                 let news = news.into_iter().collect();
@@ -369,18 +388,41 @@ impl Ledger {
         effects
     }
 
-    /// An option that is set already is restored before it is set anew.
+    /// A setting that has its former value again shows nothing more of what it was good for.
+    fn stop_measuring(&mut self, id: ActionId) {
+        let action = self.actions.iter_mut().find(|action| action.id == id);
+        if let Some(action) = action.filter(|action| action.awaits_verification()) {
+            action.claim = None;
+        }
+    }
+
+    /// A setting that is being changed is not changed once more, and an option that is set already is
+    /// restored before it is set anew.
     fn may_change(
         &self,
         kind: &ActionKind,
         place: Option<&Place>,
         process: ProcessId,
     ) -> Result<(), Rejection> {
-        let ActionKind::ChangeSetting(SettingChange::Option(_)) = kind else { return Ok(()) };
+        let ActionKind::ChangeSetting(change) = kind else { return Ok(()) };
+        let is_tried = |action: &&Action| {
+            let ActionKind::ChangeSetting(other) = &action.kind else { return false };
+            let is_elsewhere = action.process != process || action.place.as_ref() != place;
+            action.state.is_open() && !is_elsewhere && other.setting() == change.setting()
+        };
+        if let Some(action) = self.actions.iter().find(is_tried) {
+            let reason = format!("action {} changes it", action.id);
+            return Err(Rejection::by_rule(Rule::SettingKept, reason));
+        }
+        let SettingChange::Option(_) = change else { return Ok(()) };
         let wanted = KeptSetting::of(ActionId(0), kind, process, place);
         let is_set = |wanted: &KeptSetting| self.settings.iter().any(|kept| kept.is_same(wanted));
-        if wanted.as_ref().is_some_and(is_set) {
-            let reason = "it is set already, and restored before it is set anew";
+        let is_set = wanted.as_ref().is_some_and(is_set);
+        if is_set || self.settings.len() >= SETTINGS_MAX {
+            let reason = match is_set {
+                true => "it is set already, and restored before it is set anew",
+                false => "too many settings wait to be restored",
+            };
             return Err(Rejection::by_rule(Rule::SettingKept, reason));
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::cooldown::has_rested;
 use super::identity::{DeviceId, ProcessId};
-use super::ledger::Ledger;
+use super::ledger::{BACK_OFF, Ledger};
 use super::moment::Moment;
 use super::offer::Subject;
 use super::rejection::{RejectedBy, Rejection};
@@ -11,7 +11,6 @@ use crate::evidence::PastAction;
 use crate::guard::Guard;
 use crate::plan::Rule;
 use crate::policy::{Mode, Policy};
-use crate::throttle::BACK_OFF;
 use crate::words;
 use std::time::Duration;
 

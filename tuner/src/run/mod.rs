@@ -41,11 +41,7 @@ pub use event::{Admission, Effect, Event, Input, Measurement, Record, WindowSeen
 pub use identity::{ActionId, DatabaseIdentity, DeviceId, JobId, Place, ProcessId};
 pub use job::{JobEnd, JobResult, JobStatus};
 pub use kept::{
-<<<<<<< HEAD
     KeptSetting, KeptState, LEFT_BEHIND, RESTORE_INTERVAL, Restoration, SettingEvent, SettingRecord,
-=======
-    KeptSetting, KeptState, LEFT_BEHIND, RESTORE_INTERVAL, Restoration, SettingEffect, SettingEvent,
->>>>>>> f7cacbf (settings: what is changed in a target is one kind of record, with one life)
     is_same_value,
 };
 pub use kind::ActionKind;

@@ -350,7 +350,8 @@ impl History {
         }
     }
 
-    /// All that there is to hear: processes that have ended, answers, jobs, guards, windows, and that time has passed.
+    /// All that there is to hear: processes that have ended, answers, jobs, guards, windows, and that time
+    /// has passed.
     pub(super) fn hear(&mut self) {
         self.write_waiting();
         let now = self.world.now();
@@ -368,7 +369,7 @@ impl History {
             self.hear_of(id);
         }
         let Some(agent) = &mut self.agent else { return };
-        let effects = agent.ledger.tick(&self.policy, now);
+        let effects = agent.ledger.tick(&self.policy, now, |_| true);
         self.carry_out(effects);
         self.hear_of_the_past();
         self.restore_settings();

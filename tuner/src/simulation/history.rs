@@ -1,5 +1,5 @@
-//! One history: turns in which time passes, something fails, the agent hears of what there is to hear, and wants
-//! something; in the end all is quiet.
+//! One history: turns in which time passes, something fails, the agent hears of what there is to hear, and
+//! wants something; in the end all is quiet.
 
 use super::agent::{Agent, Models};
 use super::fault::Fault;
@@ -223,8 +223,8 @@ impl History {
         }
     }
 
-    /// Nothing fails any more, and nothing is wanted: what is under way ends, the agent ends in good order, and nothing is
-    /// left.
+    /// Nothing fails any more, and nothing is wanted: what is under way ends, the agent ends in good order,
+    /// and nothing is left.
     fn come_to_rest(&mut self) -> Result<(), String> {
         self.is_calm = true;
         self.disk.is_full = false;

@@ -1,10 +1,10 @@
-//! A closed loop over a model world: a ledger of actions, carried out on devices, targets and databases that fail in every
-//! way that real ones do, with invariants that are checked at each step.
+//! A closed loop over a model world: a ledger of actions, carried out on devices, targets and databases that
+//! fail in every way that real ones do, with invariants that are checked at each step.
 //!
-//! `world` is what is outside of the agent, `agent` carries effects out as the engine does, `oracle` knows what must never
-//! happen, `fault` breaks what the agent does on purpose, so that it is known that the oracle would see it. One history is
-//! made from its seed alone. Each of its turns draws from numbers of its own, so that a history that fails can be told
-//! with the turns that matter, and without the others.
+//! `world` is what is outside of the agent, `agent` carries effects out as the engine does, `oracle` knows
+//! what must never happen, `fault` breaks what the agent does on purpose, so that it is known that the oracle
+//! would see it. One history is made from its seed alone. Each of its turns draws from numbers of its own, so
+//! that a history that fails can be told with the turns that matter, and without the others.
 
 mod agent;
 mod fault;
@@ -27,7 +27,8 @@ fn run(seed: u64, fault: Fault, left_out: &[bool; TURNS]) -> Result<(), String> 
     History::new(seed, fault).run(left_out)
 }
 
-/// The turns without which what is wrong does not happen: each of the others is left out where it happens all the same.
+/// The turns without which what is wrong does not happen: each of the others is left out where it happens all
+/// the same.
 fn shrink(seed: u64, fault: Fault) -> [bool; TURNS] {
     let mut left_out = [false; TURNS];
     for length in [32, 16, 8, 4, 2, 1] {
@@ -74,7 +75,8 @@ mod tests {
         assert!(missing.is_empty() || histories < 1_000, "never seen: {missing:?}");
     }
 
-    /// Each way to break the rules is noticed, within some hundred histories, by the invariant that it breaks.
+    /// Each way to break the rules is noticed, within some hundred histories, by the invariant that it
+    /// breaks.
     #[test]
     fn a_broken_step_is_noticed() {
         for (fault, invariant) in Fault::ALL {

@@ -1,4 +1,5 @@
-//! What is outside of the agent: time, block devices, processes with databases, and the jobs that run in them.
+//! What is outside of the agent: time, block devices, processes with databases, and the jobs that run in
+//! them.
 
 use super::random::Random;
 use crate::run::{

@@ -6,20 +6,18 @@
 //! 5s #1 written | not_written
 //! 6s #1 job running 7 | job running | job running unstoppable | job unknown
 //! 6s #1 job done replaced=60MiB | job cancelled WORDS | job failed WORDS | job lost WORDS
-//! 6s #1 readings delayed              words of it: stopped delayed level0=30 disk=1GiB latency=9ms (before: 1ms)
-//! 6s #1 files [a .. c]20MiB [d .. f]20MiB   those with deletions; `files unseen`; `files none`
-//! 7s #1 measured replaced=60MiB deletions=100>0 snapshots=1
-//! 8s #1 cancel WORDS | #1 unwanted | #1 in_force
-//! 9s #1 window pain=0.1               a window of 60 s in which its range had this pain; `window idle`
-//! 9s tick | gone pid=1 | wake
-//! 9s running none | running 1         how many compactions RocksDB runs where nobody sees them
-//! 9s may compact [a .. m) device=1 pid=1
-//! 9s settings unwanted WORDS | settings restored VALUE | settings not_restored | settings lost VALUE | settings
-//! 9s released [a .. m)                the snapshot that pinned these keys
-//! 9s restart | restart dead           from what was written down; the process has ended meanwhile
-//! 9s wall +1h                         the wall clock is set
+//! 6s #1 readings delayed              words of it: stopped delayed level0=30 disk=1GiB latency=9ms (before:
+//! 1ms) 6s #1 files [a .. c]20MiB [d .. f]20MiB   those with deletions; `files unseen`; `files none` 7s #1
+//! measured replaced=60MiB deletions=100>0 snapshots=1 8s #1 cancel WORDS | #1 unwanted | #1 in_force 9s #1
+//! window pain=0.1               a window of 60 s in which its range had this pain; `window idle` 9s tick |
+//! gone pid=1 | wake 9s running none | running 1         how many compactions RocksDB runs where nobody sees
+//! them 9s may compact [a .. m) device=1 pid=1 9s settings unwanted WORDS | settings restored VALUE |
+//! settings not_restored | settings lost VALUE | settings 9s released [a .. m)                the snapshot
+//! that pinned these keys 9s restart | restart dead           from what was written down; the process has
+//! ended meanwhile 9s wall +1h                         the wall clock is set
 //! ```
-//! The first word is the time since boot. Everything is done in process 1 and on device 1, unless it says otherwise.
+//! The first word is the time since boot. Everything is done in process 1 and on device 1, unless it says
+//! otherwise.
 
 use crate::shown::{shown_action, shown_effect, shown_rejection, shown_setting};
 use sexton_tuner::cost::Bottommost;
@@ -350,7 +348,7 @@ impl Script {
             "offer" => self.offer(rest),
             "tick" => {
                 let policy = self.policy.clone();
-                let effects = self.ledger().tick(&policy, now);
+                let effects = self.ledger().tick(&policy, now, |_| true);
                 self.carry_out(effects)
             }
             "gone" => {
