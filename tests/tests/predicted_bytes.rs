@@ -37,8 +37,9 @@ const KEYS: u64 = 24_000;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 250;
 
-/// Bytes of keys and values that are flushed at once. Each flush is waited for, and the compactions that follow
-/// it: otherwise the shape of a tree depends on which of writing and compacting is faster on this machine.
+/// Bytes of keys and values that are flushed at once. Each flush is waited for, and the compactions that
+/// follow it: otherwise the shape of a tree depends on which of writing and compacting is faster on this
+/// machine.
 const FLUSH_BYTES: usize = 448 << 10;
 
 /// Bytes that an entry takes in a memtable beside its key and value.
@@ -390,9 +391,9 @@ fn small(options: &mut Options) {
 
 /// Several levels, filled by RocksDB's own compactions, after each flush until nothing is left to do.
 ///
-/// Filled while it compacts, a tree is another one each time, and one slice in some hundred was 29 or 44 % off:
-/// a wide file of L0 merges with one file below it, and how far the next level is drawn in depends on where
-/// RocksDB cuts what it writes on the way.
+/// Filled while it compacts, a tree is another one each time, and one slice in some hundred was 29 or 44 %
+/// off: a wide file of L0 merges with one file below it, and how far the next level is drawn in depends on
+/// where RocksDB cuts what it writes on the way.
 fn growing(options: &mut Options, is_dynamic: bool) {
     options.set_disable_auto_compactions(false);
     options.set_level_compaction_dynamic_level_bytes(is_dynamic);

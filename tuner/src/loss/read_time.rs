@@ -1,8 +1,8 @@
 //! Seek pain: reader time lost to tombstones and block misses, and how a window's is extrapolated.
 //!
 //! The probes count; they do not say how long one tombstone took. That is learnt from operations whose
-//! pain lies in the seek, because its latency is exact ([`crate::loss::relief`]). A scan's elapsed time has the
-//! caller's own time in it, so there it is only a limit. Block reads are timed one by one where their
+//! pain lies in the seek, because its latency is exact ([`crate::loss::relief`]). A scan's elapsed time has
+//! the caller's own time in it, so there it is only a limit. Block reads are timed one by one where their
 //! function was found; a price for them is needed only for those that were not.
 
 use crate::facts::evidence::{BlockFetches, Counters, EventCosts, Observation, SentinelInterval, Window};

@@ -107,8 +107,8 @@ pub struct RangeAssessment {
     pub block_read_seconds_per_second: f64,
     /// Bytes that compacting it would rewrite, over all levels; `None` where its SST files cannot be seen.
     pub cost_bytes: Option<u64>,
-    /// Relief per byte rewritten (at least [`crate::rank::ranker::COST_BYTES_MIN`] bytes): the rank. 0 where the
-    /// cost is not known.
+    /// Relief per byte rewritten (at least [`crate::rank::ranker::COST_BYTES_MIN`] bytes): the rank. 0 where
+    /// the cost is not known.
     pub relief_per_byte: f64,
     /// In words.
     pub reason: String,
