@@ -2,6 +2,7 @@
 
 use crate::discovery::Looked;
 use crate::session::Answer;
+use sexton_execute::{ExecuteError, JobOutcome};
 use sexton_inspect::facts::TargetId;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,6 +26,13 @@ pub enum Event {
         generation: u64,
         /// What.
         answer: Answer,
+    },
+    /// Commands of the policy have ended.
+    Commanded {
+        /// Which.
+        number: u64,
+        /// How.
+        result: Result<JobOutcome, ExecuteError>,
     },
 }
 

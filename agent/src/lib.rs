@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod command;
+mod commands;
 mod discovery;
 pub mod doctor;
 pub mod engine;

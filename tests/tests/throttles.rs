@@ -1,5 +1,6 @@
-//! Throttles of a policy: what fails is tried less and less often and is one action all the same, and what is
-//! in force is what the target says, where it can be asked.
+//! Throttles of a policy: what fails is tried less and less often and is one action all the same, what is in
+//! force is what the target says, where it can be asked, and then its former value is restored whichever way
+//! the agent stops wanting another one.
 //!
 //! Method: a real target, and commands that write down each call. How often a command was called is read from
 //! that, not from what the agent says.
@@ -68,14 +69,16 @@ fn what_fails_backs_off_as_one_action_and_what_is_in_force_is_what_the_target_sa
     let started = Instant::now();
     let policy = policy(workload.process.pid(), directory.path());
     let mut agent = Agent::start(directory.path(), &policy)?;
-    let first = agent.wait_for(LIMIT, "three actions", settled)?;
+    let first = agent.wait_for(LIMIT, "three actions", |agent| settled(agent, 3))?;
     idle(&mut agent)?;
     agent.stop()?;
+    ensure!(value(&directory.path().join("is_taken")) == "7", "it was not restored when the agent ended");
 
-    // Another agent goes on with the same actions, and with their pauses.
+    // Another agent goes on with the failing actions, and with their pauses; what was restored is set anew.
     let mut agent = Agent::start_again(directory.path())?;
     idle(&mut agent)?;
-    let second = agent.wait_for(LIMIT, "the same three actions", settled)?;
+    let second =
+        agent.wait_for(LIMIT, "the same three actions and another one", |agent| settled(agent, 4))?;
     let elapsed = started.elapsed().as_secs_f64();
     let events = agent.get("/api/v1/events")?;
     agent.stop()?;
@@ -104,12 +107,12 @@ fn what_fails_backs_off_as_one_action_and_what_is_in_force_is_what_the_target_sa
     Ok(())
 }
 
-/// The agent's actions, once each of the three throttles that are not in force has been tried.
-fn settled(agent: &Agent) -> Result<Option<Vec<Value>>> {
+/// The agent's actions, once each of the throttles that are not in force has been tried.
+fn settled(agent: &Agent, expected: usize) -> Result<Option<Vec<Value>>> {
     let actions = list(&agent.get("/api/v1/actions")?, "actions")?.clone();
-    ensure!(actions.len() <= 3, "there are more actions than throttles to set: {actions:?}");
+    ensure!(actions.len() <= expected, "there are more actions than throttles to set: {actions:?}");
     let is_tried = |action: &Value| ["failing", "done"].contains(&text(action, "/state"));
-    Ok((actions.len() == 3 && actions.iter().all(is_tried)).then_some(actions))
+    Ok((actions.len() == expected && actions.iter().all(is_tried)).then_some(actions))
 }
 
 /// Lets the agent go through some cycles.
@@ -130,4 +133,86 @@ fn id_of(actions: &[Value], throttle: &str) -> Result<u64> {
 
 fn calls(directory: &Path, name: &str) -> usize {
     std::fs::read_to_string(directory.join(name)).map_or(0, |text| text.lines().count())
+}
+
+/// A policy with one throttle that is kept in `file` and can be read.
+fn one_throttle(mode: &str, pid: u32, file: &Path) -> String {
+    let file = file.display();
+    format!(
+        r#"mode: {mode}
+targets:
+  - name: queue
+    match: {{ pid: {pid} }}
+    actuator: hook
+    throttles:
+      - name: limit
+        inside: "1"
+        outside: "2"
+        command: ["sh", "-c", "echo $0 > {file}", "{{value}}"]
+        get: ["cat", "{file}"]
+loop: {{ interval: 200ms, window: 100ms, survey: 600s }}
+"#
+    )
+}
+
+fn value(file: &Path) -> String {
+    std::fs::read_to_string(file).unwrap_or_default().trim().to_owned()
+}
+
+fn wait_for_value(agent: &mut Agent, file: &Path, expected: &str) -> Result<()> {
+    let what = format!("{} to hold {expected}", file.display());
+    agent.wait_for(LIMIT, &what, |_| Ok((value(file) == expected).then_some(())))
+}
+
+#[test]
+fn a_throttle_is_restored_on_every_way_out_and_what_somebody_else_has_set_stays() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let directory = tempfile::tempdir()?;
+    let path = directory.path();
+    let mut workload = Workload::start(Start {
+        directory: &path.join("db"),
+        keys: 1_000,
+        seconds: 400,
+        preload: None,
+        stderr: Stdio::inherit(),
+    })?;
+    workload.second(LIMIT)?;
+    let (pid, file) = (workload.process.pid(), path.join("limit"));
+    std::fs::write(&file, "7\n")?;
+    let acting = one_throttle("act", pid, &file);
+
+    // The agent is stopped by a signal.
+    let mut agent = Agent::start(path, &acting)?;
+    wait_for_value(&mut agent, &file, "2")?;
+    agent.stop()?;
+    ensure!(value(&file) == "7", "the agent has left {}", value(&file));
+
+    // The agent is killed, and the next one's policy knows neither the target nor the throttle.
+    let mut agent = Agent::start_again(path)?;
+    wait_for_value(&mut agent, &file, "2")?;
+    drop(agent);
+    ensure!(value(&file) == "2", "a killed agent has restored something");
+    let mut agent = Agent::start(path, "mode: observe\n")?;
+    wait_for_value(&mut agent, &file, "7")?;
+
+    // The mode is act no more, and then the target has gone from the policy.
+    for out in [one_throttle("observe", pid, &file), one_throttle("act", 1, &file)] {
+        std::fs::write(path.join("policy.yaml"), &acting)?;
+        wait_for_value(&mut agent, &file, "2")?;
+        std::fs::write(path.join("policy.yaml"), &out)?;
+        wait_for_value(&mut agent, &file, "7")?;
+    }
+
+    // Somebody else sets it.
+    std::fs::write(path.join("policy.yaml"), &acting)?;
+    wait_for_value(&mut agent, &file, "2")?;
+    std::fs::write(&file, "9\n")?;
+    agent.stop()?;
+    ensure!(value(&file) == "9", "what somebody else has set was replaced by {}", value(&file));
+
+    let events = state::events(&path.join("state/audit.jsonl"))?;
+    let restored = events.iter().filter(|event| state::name(event) == "throttle_restored");
+    let restored: Vec<&str> = restored.map(|event| text(event, "/value")).collect();
+    ensure!(restored == ["7", "7", "7", "7", "9"], "{restored:?}");
+    Ok(())
 }

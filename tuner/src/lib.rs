@@ -35,5 +35,7 @@ pub use policy::{Policy, PolicyError, TargetPolicy};
 pub use range::KeyRange;
 pub use rank::{AssessError, RangeAssessment, assess};
 pub use schedule::{BudgetBucket, io_budget_at};
-pub use throttle::{KnownThrottles, ThrottleSetting, ThrottleState, ThrottleStep, throttle_values};
+pub use throttle::{
+    KnownThrottles, ThrottleRestore, ThrottleSetting, ThrottleState, ThrottleStep, throttle_values,
+};
 pub use verify::{Cause, Claim, Verdict, verdict};

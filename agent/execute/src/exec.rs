@@ -33,9 +33,9 @@ impl CommandExecutor {
 }
 
 impl Executor for CommandExecutor {
-    fn start(&mut self, task: &Task) -> Result<JobId, ExecuteError> {
+    fn start(&mut self, asked: &Task) -> Result<JobId, ExecuteError> {
         let unsupported = |what| Err(ExecuteError::Unsupported { executor: "exec", what });
-        match task {
+        match asked {
             Task::Compact(task) => match &self.compact {
                 Some(template) => {
                     let command = Commanded::start(template.expand_for(task)?, self.time_limit)?;
@@ -43,21 +43,20 @@ impl Executor for CommandExecutor {
                 }
                 None => unsupported("compact: no command is given"),
             },
-            Task::Set(SettingTask::Throttle(task)) => {
-                let command = Commanded::start(expand(task, &task.command)?, task.time_limit)?;
-                Ok(self.jobs.add(Throttle { task: task.clone(), command, set: None }))
+            Task::Set(SettingTask::Throttle(task)) | Task::Read(SettingTask::Throttle(task)) => {
+                let is_read = matches!(asked, Task::Read(_));
+                let stage = match &task.only_from {
+                    _ if is_read => Stage::Reading(None),
+                    Some(value) => Stage::Checking(value.clone()),
+                    None => Stage::Setting,
+                };
+                let first = if let Stage::Setting = stage { Some(&task.command) } else { task.get.as_ref() };
+                let Some(first) = first else {
+                    return unsupported("read it: the policy gives no command for that");
+                };
+                let command = Commanded::start(expand(task, first)?, task.time_limit)?;
+                Ok(self.jobs.add(Throttle { task: task.clone(), command, stage }))
             }
-            Task::Read(SettingTask::Throttle(task)) => match &task.get {
-                Some(get) => {
-                    let command = Commanded::start(expand(task, get)?, task.time_limit)?;
-                    Ok(self.jobs.add(Throttle {
-                        task: task.clone(),
-                        command,
-                        set: Some(JobOutcome::default()),
-                    }))
-                }
-                None => unsupported("read it: the policy gives no command for that"),
-            },
             _ => unsupported("do that: it takes the hook, or the keeper"),
         }
     }
@@ -124,13 +123,13 @@ impl Commanded {
     }
 
     /// The value that it has printed: the first line.
-    fn value(&self, outcome: &JobOutcome) -> Result<String, ExecuteError> {
+    fn value(&self, outcome: JobOutcome) -> Result<(String, JobOutcome), ExecuteError> {
         let output = outcome.command.as_ref().map_or("", |command| &command.output);
         let value = output.lines().next().map(str::trim).unwrap_or_default();
         if value.is_empty() || value.len() > VALUE_BYTES_MAX {
             return Err(self.failed("printed no value in its first line".to_owned(), output));
         }
-        Ok(value.to_owned())
+        Ok((value.to_owned(), outcome))
     }
 }
 
@@ -150,37 +149,70 @@ impl Job for Compaction {
 struct Throttle {
     task: ThrottleTask,
     command: Commanded,
-    /// What came of setting it; where it is only read, that of doing nothing.
-    set: Option<JobOutcome>,
+    stage: Stage,
+}
+
+/// Which of a throttle's commands runs.
+enum Stage {
+    /// The one that reads it: it is set where this value is in force.
+    Checking(String),
+    /// The one that sets it.
+    Setting,
+    /// The one that reads it, after it was set with this outcome.
+    Reading(Option<JobOutcome>),
 }
 
 impl Throttle {
     fn step(&mut self) -> Result<Option<JobOutcome>, ExecuteError> {
-        let Some(set) = &self.set else {
-            let Some(outcome) = self.command.poll()? else { return Ok(None) };
-            let (JobEnd::Done, Some(get)) = (&outcome.end, &self.task.get) else { return Ok(Some(outcome)) };
-            self.command = Commanded::start(expand(&self.task, get)?, self.task.time_limit)?;
-            self.set = Some(outcome);
-            return Ok(None);
-        };
-        let words = || set.command.as_ref().map(CommandEnd::in_words);
-        let read = self.command.poll().and_then(|outcome| {
-            let value = |outcome: JobOutcome| self.command.value(&outcome).map(|value| (value, outcome));
-            outcome.map(value).transpose()
-        });
-        match (read, words()) {
-            (Ok(None), _) => Ok(None),
-            (Ok(Some((value, _))), Some(words)) if value != self.task.value => {
-                Err(ExecuteError::NotInForce { value, words })
+        match &self.stage {
+            Stage::Checking(expected) => {
+                let expected = expected.clone();
+                match self.read()? {
+                    Some((value, _)) if value == expected => {
+                        self.go_on(Stage::Setting, &self.task.command.clone())
+                    }
+                    read => {
+                        Ok(read.map(|(value, read)| JobOutcome { value: Some(value), command: None, ..read }))
+                    }
+                }
             }
-            (Ok(Some((value, read))), Some(_)) => {
-                let duration = set.duration.saturating_add(read.duration);
-                Ok(Some(JobOutcome { value: Some(value), duration, ..set.clone() }))
+            Stage::Setting => match (self.command.poll()?, self.task.get.clone()) {
+                (Some(set), Some(get)) if set.end == JobEnd::Done => {
+                    self.go_on(Stage::Reading(Some(set)), &get)
+                }
+                (outcome, _) => Ok(outcome),
+            },
+            Stage::Reading(None) => {
+                let read = self.read()?;
+                Ok(read.map(|(value, read)| JobOutcome { value: Some(value), ..read }))
             }
-            (Ok(Some((value, read))), None) => Ok(Some(JobOutcome { value: Some(value), ..read })),
-            (Err(error), Some(words)) => Err(ExecuteError::NotRead { error: Box::new(error), words }),
-            (Err(error), None) => Err(error),
+            Stage::Reading(Some(set)) => {
+                let set = set.clone();
+                let words = || set.command.as_ref().map(CommandEnd::in_words).unwrap_or_default();
+                match self.read() {
+                    Ok(Some((value, _))) if value != self.task.value => {
+                        Err(ExecuteError::NotInForce { value, words: words() })
+                    }
+                    Ok(read) => Ok(read.map(|(value, read)| {
+                        let duration = set.duration.saturating_add(read.duration);
+                        JobOutcome { value: Some(value), duration, ..set }
+                    })),
+                    Err(error) => Err(ExecuteError::NotRead { words: words(), error: Box::new(error) }),
+                }
+            }
         }
+    }
+
+    /// The value in force and what came of reading it, once it is read.
+    fn read(&mut self) -> Result<Option<(String, JobOutcome)>, ExecuteError> {
+        self.command.poll()?.map(|outcome| self.command.value(outcome)).transpose()
+    }
+
+    /// Runs the next command.
+    fn go_on(&mut self, stage: Stage, command: &[String]) -> Result<Option<JobOutcome>, ExecuteError> {
+        self.command = Commanded::start(expand(&self.task, command)?, self.task.time_limit)?;
+        self.stage = stage;
+        Ok(None)
     }
 }
 
@@ -275,6 +307,7 @@ pub(super) mod tests {
             value: value.into(),
             command: shell(set),
             get: get.map(shell),
+            only_from: None,
             time_limit: Duration::from_secs(10),
         })
     }
@@ -288,6 +321,27 @@ pub(super) mod tests {
         assert!(get("true").unwrap_err().to_string().contains("printed no value"));
         assert!(get("head -c 300 /dev/zero | tr '\\0' 9").is_err());
         assert!(get("echo 50000; exit 22").unwrap_err().to_string().contains("exit status: 22"));
+    }
+
+    #[test]
+    fn what_somebody_else_has_set_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("value");
+        std::fs::write(&file, "2000").unwrap();
+        let (set, get) = (format!("echo $0 > {}", file.display()), format!("cat {}", file.display()));
+        let SettingTask::Throttle(mut task) = throttle("7", &set, Some(&get)) else { panic!("no throttle") };
+        task.command.push("{value}".into());
+        let mut exec = CommandExecutor::default();
+        let mut set_from = |value: &str| {
+            let only_from = Some(value.to_owned());
+            let task = ThrottleTask { only_from, ..task.clone() };
+            run(&mut exec, &Task::Set(SettingTask::Throttle(task))).unwrap()
+        };
+        let left = set_from("3000");
+        assert_eq!((left.value.as_deref(), left.command), (Some("2000"), None));
+        let restored = set_from("2000");
+        assert_eq!((restored.value.as_deref(), restored.command.is_some()), (Some("7"), true));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "7\n");
     }
 
     #[test]

@@ -33,6 +33,7 @@ mod template;
 
 pub use attach::check as check_attachable;
 pub use error::ExecuteError;
+pub use exec::CommandExecutor;
 pub use executor::{Executor, Job, Jobs, POLL_INTERVAL};
 pub use hook::{HookClient, HookOptions, SharedHook};
 pub use hook_executor::HookExecutor;
@@ -46,7 +47,6 @@ pub use task::{
     PerfLevelTask, Progress, ThrottleTask,
 };
 
-use exec::CommandExecutor;
 use perf_level::PerfLevelExecutor;
 use sexton_tuner::policy::{ActuatorKind, TargetPolicy};
 use std::path::PathBuf;

@@ -68,6 +68,8 @@ pub struct ThrottleTask {
     pub command: Vec<String>,
     /// Program and arguments that print the value in force.
     pub get: Option<Vec<String>>,
+    /// Set it only where this value is in force, as `get` tells it: what somebody else has set stays.
+    pub only_from: Option<String>,
     /// How long each of them may run.
     pub time_limit: Duration,
 }

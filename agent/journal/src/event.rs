@@ -238,6 +238,13 @@ pub enum EventKind {
         change: OptionChange,
         reason: String,
     },
+    /// A throttle that was set has another value: its former one, or one that somebody else has set.
+    ThrottleRestored {
+        target: String,
+        name: String,
+        value: String,
+        reason: String,
+    },
     /// An action was under way when an earlier run of the agent ended.
     Interrupted {
         #[serde(flatten)]
@@ -349,6 +356,7 @@ impl EventKind {
             | EventKind::TargetResponsive { .. }
             | EventKind::OptionsSet { .. }
             | EventKind::OptionsRestored { .. }
+            | EventKind::ThrottleRestored { .. }
             | EventKind::StateRecovered { .. }
             | EventKind::PolicyLoaded { .. } => false,
         }
@@ -421,6 +429,9 @@ impl Display for EventKind {
                 write!(formatter, "{change} now, and {restore} again when that is not wanted any more")
             }
             EventKind::OptionsRestored { change, reason } => write!(formatter, "{change} again: {reason}"),
+            EventKind::ThrottleRestored { target, name, value, reason } => {
+                write!(formatter, "{target}: {name} is {value} again: {reason}")
+            }
             EventKind::Interrupted { subject, reason } => {
                 write!(formatter, "{subject} interrupted: {reason}")
             }
@@ -548,6 +559,12 @@ pub mod tests {
             },
             EventKind::OptionsSet { change: option_change(), restore: "0".into() },
             EventKind::OptionsRestored { change: option_change(), reason: reason.clone() },
+            EventKind::ThrottleRestored {
+                target: "java-1".into(),
+                name: "limit".into(),
+                value: "7".into(),
+                reason: reason.clone(),
+            },
             EventKind::Interrupted { subject: subject.clone(), reason: reason.clone() },
             EventKind::TargetGone { subject, pid: 1 },
             EventKind::TargetUnresponsive { target: "java-1".into(), pid: 1, reason: reason.clone() },

@@ -95,8 +95,8 @@ fn kind(view: &Map<String, Value>, range: &Value) -> Option<Value> {
         "pain_seconds_per_second": of("pain_before"), "relief_seconds_per_second": of("relief_promised"),
         "cost_bytes": of("cost_bytes"), "linked_bytes": of("linked_bytes"), "deletions": of("deletions_before"),
         "reason": of("reason"), "name": name, "value": value,
-        // The value to put back stands in the record of the option.
-        "restore": "", "command": [], "timeout": TimeSpan::from_seconds(0),
+        // The value to put back stands in the record of the option; of throttles there was none.
+        "restore": (setting == "option").then_some(""), "command": [], "timeout": TimeSpan::from_seconds(0),
     }))
 }
 

@@ -86,10 +86,12 @@ fn key(kept: &KeptSetting) -> String {
     }
 }
 
-/// The event of a setting that was changed or restored, where it is an option.
+/// The event of a setting that was changed or restored, where there is one.
 pub fn event_of(news: &News, record: &SettingRecord) -> Option<EventKind> {
     let (SettingRecord::Put(kept) | SettingRecord::Remove(kept)) = record else { return None };
-    let SettingKind::Option { database, column_family } = &kept.setting.kind else { return None };
+    let SettingKind::Option { database, column_family } = &kept.setting.kind else {
+        return throttle_event_of(news, kept);
+    };
     let change_to = |value: &str| OptionChange {
         target: kept.target.clone(),
         database: database.clone(),
@@ -108,6 +110,18 @@ pub fn event_of(news: &News, record: &SettingRecord) -> Option<EventKind> {
         }
         _ => None,
     }
+}
+
+fn throttle_event_of(news: &News, kept: &KeptSetting) -> Option<EventKind> {
+    let (SettingKind::Throttle, News::SettingRestored { value, reason }) = (&kept.setting.kind, news) else {
+        return None;
+    };
+    Some(EventKind::ThrottleRestored {
+        target: kept.target.clone(),
+        name: kept.setting.name.clone(),
+        value: value.as_ref().or(kept.restore.as_ref()).cloned().unwrap_or_default(),
+        reason: reason.clone(),
+    })
 }
 
 #[cfg(test)]
@@ -129,8 +143,10 @@ mod tests {
             wanted: "1000".into(),
             observed: None,
             restore: Some("0".into()),
+            commands: None,
             state: KeptState::InForce,
             tried: None,
+            tries: 0,
         }
     }
 

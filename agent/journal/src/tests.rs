@@ -205,6 +205,7 @@ fn set_throttle(name: &str) -> ActionKind {
         value: "slow".into(),
         command: vec!["set".into(), "slow".into()],
         get: None,
+        restore: None,
         timeout: TimeSpan::from_seconds(1),
         reason: String::new(),
     }))

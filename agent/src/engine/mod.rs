@@ -19,6 +19,7 @@ mod price_check;
 mod prices;
 mod publish;
 mod recovery;
+mod restoring;
 mod roster;
 mod settings;
 mod slice;
@@ -31,6 +32,7 @@ mod windows;
 pub use control::Control;
 pub use error::EngineError;
 
+use crate::commands::Commands;
 use crate::discovery::{Follower, Looked, Scout};
 use crate::inbox::{Event, Inbox, Post};
 use crate::session::{Answer, PROBE_LIMIT};
@@ -133,6 +135,9 @@ pub struct Engine {
     settings_tended: Option<Instant>,
     /// Actions whose settings sessions are restoring.
     restoring: BTreeSet<ActionId>,
+    /// Commands of the policy that run, and which action's throttle each restores.
+    commands: Commands,
+    commanded: BTreeMap<u64, ActionId>,
     /// Targets that the last plan has new evidence of.
     fresh: Vec<String>,
     /// What is wanted and has not begun.
@@ -193,7 +198,6 @@ impl Engine {
             follower: Follower::new(),
             scout: Scout::new(post.clone(), left_behind),
             inbox,
-            post,
             roster,
             plan: empty_plan(now.at),
             ledger,
@@ -203,6 +207,9 @@ impl Engine {
             unread_throttles: BTreeMap::new(),
             settings_tended: None,
             restoring: BTreeSet::new(),
+            commands: Commands::new(post.clone()),
+            commanded: BTreeMap::new(),
+            post,
             fresh: Vec::new(),
             queue: VecDeque::new(),
             inquiries: Vec::new(),
@@ -361,6 +368,7 @@ impl Engine {
         }
         self.look_into_new();
         changed |= self.give_up_late();
+        self.give_up_late_commands();
         self.forget_gone();
         self.follow_actions(control);
         self.tend_settings();
@@ -374,7 +382,7 @@ impl Engine {
     fn patience(&self, limit: Duration) -> Duration {
         let workers = self.roster.watched.iter().filter_map(|watched| watched.worker.deadline());
         let phase = Some(self.phase_until).filter(|_| self.phase != Phase::Sampling);
-        let due = workers.chain(self.scout.deadline()).chain(phase).min();
+        let due = workers.chain(self.scout.deadline()).chain(self.commands.deadline()).chain(phase).min();
         let limit = if self.has_open_windows() { limit.min(windows::POLL_INTERVAL) } else { limit };
         due.map_or(limit, |due| limit.min(due.saturating_duration_since(Instant::now())))
     }
@@ -387,6 +395,10 @@ impl Engine {
                 self.scout.note_swept();
                 self.roster.note_swept(took);
                 false
+            }
+            Event::Commanded { number, result } => {
+                self.take_commanded(number, result);
+                true
             }
             Event::Answered { target, generation, answer } => {
                 let watched = self.roster.get_mut(target);

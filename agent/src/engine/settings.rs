@@ -28,6 +28,7 @@ impl Engine {
         self.settings_tended = Some(Instant::now());
         self.keep_settings();
         self.restore_unwanted();
+        self.restore_throttles();
     }
 
     /// The policy is about to change: restores what the next one does not allow.
@@ -41,25 +42,28 @@ impl Engine {
         });
         self.carry_out(effects);
         self.restore_unwanted();
+        self.restore_throttles();
     }
 
     /// The agent ends: restores everything, as far as the targets answer in time.
     pub(super) fn restore_all(&mut self, control: &mut Control) {
-        self.step_settings(&SettingEvent::Unwanted("the agent ends"), |_| true);
-        let until = Instant::now() + END_TIME_LIMIT;
+        self.step_settings(&SettingEvent::Unwanted("the agent ends"), KeptSetting::is_restorable);
+        let now = Instant::now();
+        self.restore_throttles();
         for kept in self.ledger.settings().to_vec() {
             self.restore(&kept);
         }
-        while !self.restoring.is_empty() && Instant::now() < until {
+        while !self.restoring.is_empty() && now.elapsed() < END_TIME_LIMIT {
             self.turn(control, super::control::POLL_INTERVAL);
         }
-        for kept in self.ledger.settings() {
+        for kept in self.ledger.settings().iter().filter(|kept| is_option(kept)) {
             warn!(target = kept.target, setting = kept.setting.name, "left to the hook to put back");
         }
+        self.await_restored_throttles(now, control);
     }
 
     /// Something has happened to the settings for which `is_it` holds.
-    fn step_settings(&mut self, event: &SettingEvent<'_>, is_it: impl Fn(&KeptSetting) -> bool) {
+    pub(super) fn step_settings(&mut self, event: &SettingEvent<'_>, is_it: impl Fn(&KeptSetting) -> bool) {
         let effects = self.ledger.step_settings(event, clock::now(), is_it);
         self.carry_out(effects);
     }
@@ -69,10 +73,12 @@ impl Engine {
         let names: Vec<String> =
             self.roster.watched.iter().map(|watched| watched.target.name.clone()).collect();
         let gone = SettingEvent::Unwanted("its process has gone");
-        self.step_settings(&gone, |kept| !names.contains(&kept.target));
+        self.step_settings(&gone, |kept| is_option(kept) && !names.contains(&kept.target));
         for watched in &mut self.roster.watched {
             let name = &watched.target.name;
-            let is_kept = |kept: &&KeptSetting| kept.state == KeptState::InForce && kept.target == *name;
+            let is_kept = |kept: &&KeptSetting| {
+                is_option(kept) && kept.state == KeptState::InForce && kept.target == *name
+            };
             let kept: Vec<KeptSetting> = self.ledger.settings().iter().filter(is_kept).cloned().collect();
             if !kept.is_empty() {
                 watched.ask(&self.post, "the options that are set", OPTION_LIMIT, move |session| {
@@ -109,7 +115,7 @@ impl Engine {
     }
 
     fn restore(&mut self, kept: &KeptSetting) {
-        if self.restoring.contains(&kept.action) {
+        if !is_option(kept) || self.restoring.contains(&kept.action) {
             return;
         }
         let post = self.post.clone();
@@ -160,17 +166,28 @@ impl Engine {
     }
 }
 
-/// Whether a policy lets options of a column family be set.
+fn is_option(kept: &KeptSetting) -> bool {
+    matches!(kept.setting.kind, SettingKind::Option { .. })
+}
+
+/// Whether a policy lets a setting be changed.
 fn is_allowed(policy: &Policy, watched: &Watched, kept: &KeptSetting) -> bool {
-    let SettingKind::Option { column_family, .. } = &kept.setting.kind else { return true };
     let target = &watched.target;
     let executable = target.executable.to_string_lossy();
     let entry = policy.target_for(target.process.pid, &executable, &target.command_line);
     entry.is_some_and(|entry| {
-        policy.mode_of(entry) == Mode::Act
-            && entry.actuator == ActuatorKind::Hook
-            && entry.remedies.contains(&RemedyKind::Options)
-            && entry.includes(column_family)
+        let is_meant = match &kept.setting.kind {
+            SettingKind::Option { column_family, .. } => {
+                entry.actuator == ActuatorKind::Hook
+                    && entry.remedies.contains(&RemedyKind::Options)
+                    && entry.includes(column_family)
+            }
+            SettingKind::Throttle => {
+                entry.throttles.iter().any(|throttle| throttle.name == kept.setting.name)
+            }
+            SettingKind::PerfLevel => true,
+        };
+        policy.mode_of(entry) == Mode::Act && is_meant
     })
 }
 

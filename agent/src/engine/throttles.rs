@@ -13,7 +13,7 @@ use sexton_inspect::facts::ProcessId;
 use sexton_journal::{ThrottleKey, clock};
 use sexton_tuner::guard::Readings;
 use sexton_tuner::plan::SetThrottle;
-use sexton_tuner::policy::Mode;
+use sexton_tuner::policy::{Mode, TimeSpan};
 use sexton_tuner::run::{
     Action, ActionId, ActionKind, ActionState, Admission, Event, JobEnd, JobResult, JobStatus, Offer,
     SettingChange,
@@ -43,7 +43,8 @@ impl Engine {
             if step != ThrottleStep::Read || is_read || is_tried || !self.accepts(&key.target) {
                 continue;
             }
-            let read = Task::Read(task(key.process, &setting));
+            let ThrottleSetting { value, command, get, timeout, .. } = &setting;
+            let read = Task::Read(task(key.process, value, command, get.as_ref(), *timeout));
             if let Ok(job) = self.start_job(&key.target, move |_| Ok(read)) {
                 self.throttle_reads.push(ThrottleRead { job, key, setting });
             }
@@ -122,8 +123,11 @@ impl Engine {
     pub(super) fn begin_throttle(&mut self, change: &SettingChange) {
         let SettingChange::Throttle(set) = change else { return };
         let name = (set.target.clone(), set.name.clone());
-        let step = set.setting().step(self.throttles.get(&name), jiff::Timestamp::now());
-        if step == ThrottleStep::Set {
+        let known = self.throttles.get(&name);
+        // A value that can be read is read before it is set.
+        let value = known.and_then(|known| known.value.as_ref());
+        let is_due = value.map_or(set.get.is_none(), |value| *value != set.value);
+        if is_due && !known.is_some_and(|known| known.is_being_restored) {
             self.offer_throttle(set.clone());
         }
     }
@@ -183,7 +187,7 @@ impl Engine {
         set: &SetThrottle,
         is_read: bool,
     ) -> Option<Event<'static>> {
-        let task = task(process, &set.setting());
+        let task = task(process, &set.value, &set.command, set.get.as_ref(), set.timeout);
         let task = if is_read { Task::Read(task) } else { Task::Set(task) };
         let started = self.start_job(&set.target, move |_| Ok(task));
         match started {
@@ -209,6 +213,7 @@ impl Engine {
                 let is_wanted = value == set.value;
                 self.note_throttle(&key, value, true);
                 if !is_wanted {
+                    self.intend_throttle_again(id, &key);
                     return self.try_throttle(id, process, set, false);
                 }
                 format!("{} is in force, without another try", set.value)
@@ -223,8 +228,17 @@ impl Engine {
         Some(Event::Job(JobStatus::Ended(end)))
     }
 
+    /// Writes down how a throttle is restored that is about to be set once more.
+    fn intend_throttle_again(&mut self, id: ActionId, key: &ThrottleKey) {
+        let known = self.throttles.get(&(key.target.clone(), key.name.clone()));
+        let setting = self.wanted_throttles().into_iter().find(|(wanted, _)| wanted == key);
+        let restore = setting.and_then(|(_, setting)| SetThrottle::of(&key.target, setting, known).restore);
+        let effect = self.ledger.intend_again(id, restore);
+        self.carry_out(effect.map(|effect| (id, effect)));
+    }
+
     /// Notes which value is in force, and writes it down.
-    fn note_throttle(&mut self, key: &ThrottleKey, value: String, is_read: bool) {
+    pub(super) fn note_throttle(&mut self, key: &ThrottleKey, value: String, is_read: bool) {
         let mut known = ThrottleState { value: Some(value.clone()), ..ThrottleState::default() };
         if is_read {
             known.take_read(value, jiff::Timestamp::now());
@@ -247,16 +261,7 @@ impl Engine {
             Err(error) => {
                 let name = (key.target.clone(), key.name.clone());
                 self.unread_throttles.insert(name.clone(), cannot_be_read(&error));
-                let ThrottleSetting { name: throttle, value, command, get, timeout, reason } = setting;
-                self.offer_throttle(SetThrottle {
-                    target: key.target,
-                    name: throttle,
-                    value,
-                    command,
-                    get,
-                    timeout,
-                    reason,
-                });
+                self.offer_throttle(SetThrottle::of(&key.target, setting, None));
                 self.unread_throttles.remove(&name);
             }
         }
@@ -267,12 +272,19 @@ fn cannot_be_read(error: &ExecuteError) -> String {
     format!("the value in force cannot be read: {error}")
 }
 
-fn task(process: ProcessId, setting: &ThrottleSetting) -> SettingTask {
+fn task(
+    process: ProcessId,
+    value: &str,
+    command: &[String],
+    get: Option<&Vec<String>>,
+    timeout: TimeSpan,
+) -> SettingTask {
     SettingTask::Throttle(ThrottleTask {
         process,
-        value: setting.value.clone(),
-        command: setting.command.clone(),
-        get: setting.get.clone(),
-        time_limit: setting.timeout.duration(),
+        value: value.to_owned(),
+        command: command.to_vec(),
+        get: get.cloned(),
+        only_from: None,
+        time_limit: timeout.duration(),
     })
 }

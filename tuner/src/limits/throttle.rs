@@ -20,7 +20,7 @@ pub const BACK_OFF: BackOff = BackOff { first_seconds: 30, longest_seconds: 15 *
 const BELIEVED_SECONDS: i64 = 5 * 60;
 
 /// The value a throttle should have now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThrottleSetting {
     /// Name of the throttle.
     pub name: String,
@@ -28,13 +28,23 @@ pub struct ThrottleSetting {
     pub value: String,
     /// Program and arguments with the value filled in.
     pub command: Vec<String>,
+    /// The same as the policy has it.
+    pub template: Vec<String>,
     /// Program and arguments that print the value in force.
-    #[serde(default)]
     pub get: Option<Vec<String>>,
     /// How long each of the commands may run.
     pub timeout: TimeSpan,
     /// Why, in words.
     pub reason: String,
+}
+
+/// How a throttle gets its former value back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThrottleRestore {
+    /// The value.
+    pub value: String,
+    /// Program and arguments with this value filled in.
+    pub command: Vec<String>,
 }
 
 /// Throttles by target's name and their own.
@@ -50,6 +60,9 @@ pub struct ThrottleState {
     pub read_unix_s: Option<i64>,
     /// Since the last success, if it has failed.
     pub failure: Option<ThrottleFailure>,
+    /// Whether it is being restored.
+    #[serde(skip)]
+    pub is_being_restored: bool,
 }
 
 /// A throttle that could not be set, for as long as that lasts.
@@ -75,7 +88,7 @@ pub struct ThrottleFailure {
 pub enum ThrottleStep {
     /// Nothing: the wanted value is in force.
     InForce,
-    /// Nothing yet: it has failed a short while ago.
+    /// Nothing yet: it has failed a short while ago, or is being restored.
     Rest,
     /// Read the value in force.
     Read,
@@ -89,10 +102,8 @@ impl ThrottleSetting {
         let Some(known) = known else {
             return if self.get.is_some() { ThrottleStep::Read } else { ThrottleStep::Set };
         };
-        if let Some(failure) = &known.failure
-            && failure.is_of(self)
-            && !failure.retry.may_try(BACK_OFF, now)
-        {
+        let failure = known.failure.as_ref().filter(|failure| failure.is_of(self));
+        if known.is_being_restored || failure.is_some_and(|failure| !failure.retry.may_try(BACK_OFF, now)) {
             return ThrottleStep::Rest;
         }
         if self.get.is_some() && !known.is_believed(now) {
@@ -103,6 +114,19 @@ impl ThrottleSetting {
             _ => ThrottleStep::Set,
         }
     }
+
+    /// How the value that was read is put back. One that an argument could not be told from an option with is
+    /// not: it is the target's word.
+    pub(crate) fn restore(&self, known: Option<&ThrottleState>) -> Option<ThrottleRestore> {
+        let value = self.get.as_ref().and(known)?.value.clone()?;
+        let is_argument = !value.starts_with('-') || value.parse::<f64>().is_ok();
+        is_argument.then(|| ThrottleRestore { command: filled(&self.template, &value), value })
+    }
+}
+
+fn filled(command: &[String], value: &str) -> Vec<String> {
+    let fill = |argument: &String| argument.replace(crate::policy::THROTTLE_PLACEHOLDER, value);
+    command.iter().map(fill).collect()
 }
 
 impl ThrottleState {
@@ -115,38 +139,14 @@ impl ThrottleState {
     pub fn take_read(&mut self, value: String, now: Timestamp) {
         (self.value, self.read_unix_s) = (Some(value), Some(now.as_second()));
     }
-
-    /// A try to read or set the value has failed, as part of action `action_id`. Gives whether that is news:
-    /// the first time, and where the reason is another one.
-    pub fn fail(
-        &mut self,
-        action_id: u64,
-        setting: &ThrottleSetting,
-        reason: String,
-        now: Timestamp,
-    ) -> bool {
-        let earlier = self.failure.take().filter(|failure| failure.action_id == action_id);
-        let is_news = earlier.as_ref().is_none_or(|earlier| !is_same_reason(&earlier.reason, &reason));
-        let mut retry = earlier.map(|earlier| earlier.retry).unwrap_or_default();
-        retry.fail(BACK_OFF, now);
-        let ThrottleSetting { value, command, get, .. } = setting.clone();
-        self.failure = Some(ThrottleFailure { action_id, value, command, get, reason, retry });
-        is_news
-    }
 }
 
 impl ThrottleFailure {
     /// Whether it is this setting that has failed. Another value, or a command that was put right, deserves a
     /// try at once.
-    pub fn is_of(&self, setting: &ThrottleSetting) -> bool {
+    fn is_of(&self, setting: &ThrottleSetting) -> bool {
         self.value == setting.value && self.command == setting.command && self.get == setting.get
     }
-}
-
-/// Whether two reasons say the same, up to numbers: times, process ids and addresses are others each time.
-fn is_same_reason(one: &str, two: &str) -> bool {
-    let words = |text: &str| text.chars().filter(|character| !character.is_ascii_digit()).collect::<String>();
-    words(one) == words(two)
 }
 
 /// The values that a target's throttles should have at `now`, in the policy's order.
@@ -161,11 +161,11 @@ pub fn throttle_values(policy: &Policy, target: &TargetPolicy, now: Timestamp) -
     };
     let settings = target.throttles.iter().map(|throttle| {
         let value = if inside { &throttle.inside } else { &throttle.outside };
-        let fill = |argument: &String| argument.replace(crate::policy::THROTTLE_PLACEHOLDER, value);
         ThrottleSetting {
             name: throttle.name.clone(),
             value: value.clone(),
-            command: throttle.command.iter().map(fill).collect(),
+            command: filled(&throttle.command, value),
+            template: throttle.command.clone(),
             get: throttle.get.clone(),
             timeout: throttle.timeout,
             reason: format!("{} is to be {value}: {reason}", throttle.name),
@@ -212,10 +212,20 @@ off_peak: { time_zone: UTC, from: '01:00', to: '02:00', io_budget: { rate: 1B/s,
             name: "t".into(),
             value: value.into(),
             command: vec!["set".into(), value.into()],
+            template: vec!["set".into(), "{value}".into()],
             get: get.map(|program| vec![program.to_owned()]),
             timeout: TimeSpan::from_seconds(30),
             reason: String::new(),
         }
+    }
+
+    /// As it is known after so many failures, the last one at `now`.
+    fn failed(setting: &ThrottleSetting, failures: u32, now: i64) -> ThrottleState {
+        let ThrottleSetting { value, command, get, .. } = setting.clone();
+        let mut retry = Retry::default();
+        (0..failures).for_each(|_| retry.fail(BACK_OFF, at(now)));
+        let failure = ThrottleFailure { action_id: 7, value, command, get, reason: "no".into(), retry };
+        ThrottleState { failure: Some(failure), ..ThrottleState::default() }
     }
 
     #[test]
@@ -244,43 +254,51 @@ off_peak: { time_zone: UTC, from: '01:00', to: '02:00', io_budget: { rate: 1B/s,
     }
 
     #[test]
-    fn what_fails_rests_longer_each_time_and_is_news_once() {
+    fn what_fails_rests_longer_each_time() {
         let wanted = setting("9", None);
-        let mut known = ThrottleState::default();
         let mut now = 0;
         let mut rests = Vec::new();
-        let mut news = Vec::new();
-        for number in 0..8 {
-            assert_eq!(wanted.step(Some(&known), at(now)), ThrottleStep::Set);
-            let reason = if number < 6 { format!("at {number}: refused") } else { "gone".to_owned() };
-            news.push(known.fail(7, &wanted, reason, at(now)));
+        for failures in 1..=8 {
+            let known = failed(&wanted, failures, now);
             let began = now;
             while wanted.step(Some(&known), at(now)) == ThrottleStep::Rest {
                 now += 1;
             }
+            assert_eq!(wanted.step(Some(&known), at(now)), ThrottleStep::Set);
             rests.push(now - began);
         }
         assert_eq!(rests, [30, 60, 120, 240, 480, 900, 900, 900]);
-        assert_eq!(news, [true, false, false, false, false, false, true, false]);
-        assert_eq!(known.failure.as_ref().unwrap().retry.failures_in_a_row, 8);
-        // As it is kept over a restart.
-        let kept: ThrottleState = serde_json::from_str(&serde_json::to_string(&known).unwrap()).unwrap();
-        assert_eq!(wanted.step(Some(&kept), at(now - 1)), ThrottleStep::Rest);
     }
 
     #[test]
     fn another_value_or_command_is_tried_at_once() {
         let wanted = setting("9", None);
-        let mut known = ThrottleState::default();
-        known.fail(7, &wanted, "no".into(), at(0));
+        let known = failed(&wanted, 1, 0);
         assert_eq!(wanted.step(Some(&known), at(1)), ThrottleStep::Rest);
         assert_eq!(setting("1", None).step(Some(&known), at(1)), ThrottleStep::Set);
         assert_eq!(setting("9", Some("get")).step(Some(&known), at(1)), ThrottleStep::Read);
         let corrected = ThrottleSetting { command: vec!["other".into(), "9".into()], ..wanted };
         assert_eq!(corrected.step(Some(&known), at(1)), ThrottleStep::Set);
-        // Its failures are counted anew, under an action of its own.
-        assert!(known.fail(8, &corrected, "no".into(), at(1)));
-        assert_eq!(known.failure.unwrap().retry.failures_in_a_row, 1);
+    }
+
+    #[test]
+    fn the_value_that_was_read_is_put_back_by_the_same_command() {
+        let read = |value: &str| ThrottleState { value: Some(value.into()), ..ThrottleState::default() };
+        let restore = |get: Option<&str>, known: &ThrottleState| {
+            let restore = setting("9", get).restore(Some(known));
+            restore.map(|restore| restore.command.join(" "))
+        };
+        assert_eq!(restore(Some("get"), &read("7")).as_deref(), Some("set 7"));
+        assert_eq!(restore(Some("get"), &read("-1")).as_deref(), Some("set -1"));
+        assert_eq!(restore(Some("get"), &read("--force")), None);
+        assert_eq!(restore(None, &read("9")), None, "it is what was set, and nobody knows what was before");
+        assert_eq!(restore(Some("get"), &ThrottleState::default()), None);
+    }
+
+    #[test]
+    fn it_is_not_set_while_it_is_being_restored() {
+        let known = ThrottleState { is_being_restored: true, ..ThrottleState::default() };
+        assert_eq!(setting("9", Some("get")).step(Some(&known), at(0)), ThrottleStep::Rest);
     }
 
     #[test]

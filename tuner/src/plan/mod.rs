@@ -11,7 +11,7 @@ pub mod slice;
 use crate::facts::evidence::Evidence;
 use crate::facts::range::KeyRange;
 use crate::limits::guard::DiskPrice;
-use crate::limits::throttle::{KnownThrottles, ThrottleSetting};
+use crate::limits::throttle::{KnownThrottles, ThrottleRestore, ThrottleSetting, ThrottleState};
 use crate::lsm::cost::Bottommost;
 use crate::policy::{Policy, TargetPolicy, TimeSpan};
 use crate::rank::RangeAssessment;
@@ -243,6 +243,9 @@ pub struct SetThrottle {
     /// Program and arguments that print the value in force.
     #[serde(default)]
     pub get: Option<Vec<String>>,
+    /// How it gets the value back that `get` has told before; `None` where nothing can tell it.
+    #[serde(default)]
+    pub restore: Option<ThrottleRestore>,
     /// How long each of the commands may run.
     pub timeout: TimeSpan,
     /// Why, in words.
@@ -250,15 +253,17 @@ pub struct SetThrottle {
 }
 
 impl SetThrottle {
-    /// What is to be set.
-    pub fn setting(&self) -> ThrottleSetting {
-        ThrottleSetting {
-            name: self.name.clone(),
-            value: self.value.clone(),
-            command: self.command.clone(),
-            get: self.get.clone(),
-            timeout: self.timeout,
-            reason: self.reason.clone(),
+    /// What is to be done in a target that a setting is wanted of.
+    pub fn of(target: &str, setting: ThrottleSetting, known: Option<&ThrottleState>) -> SetThrottle {
+        SetThrottle {
+            restore: setting.restore(known),
+            target: target.to_owned(),
+            name: setting.name,
+            value: setting.value,
+            command: setting.command,
+            get: setting.get,
+            timeout: setting.timeout,
+            reason: setting.reason,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::facts::lineage::Lineage;
 use crate::facts::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::facts::range::KeyRange;
 use crate::limits::schedule::io_budget_at;
-use crate::limits::throttle::{ThrottleSetting, ThrottleStep, throttle_values};
+use crate::limits::throttle::{ThrottleStep, throttle_values};
 use crate::lsm::cost::Levels;
 use crate::plan::left_out::LeftOut;
 use crate::plan::queue::{DisplacedBy, QUEUE_CAPACITY, Queue, Wanted};
@@ -136,24 +136,14 @@ impl<'a> Planner<'a> {
             return Vec::new();
         }
         let settings = throttle_values(self.input.policy, target.policy, self.input.now).into_iter();
-        let changed = settings.filter(|setting| {
-            let name = (target.name.to_owned(), setting.name.clone());
-            let step = setting.step(self.input.throttles.get(&name), self.input.now);
+        let changed = settings.filter_map(|setting| {
+            let known = self.input.throttles.get(&(target.name.to_owned(), setting.name.clone()));
+            let step = setting.step(known, self.input.now);
             // Whoever only looks at the plan has not read anything.
-            matches!(step, ThrottleStep::Set | ThrottleStep::Read)
+            let is_due = matches!(step, ThrottleStep::Set | ThrottleStep::Read);
+            is_due.then(|| Action::SetThrottle(SetThrottle::of(target.name, setting, known)))
         });
-        let action = |setting: ThrottleSetting| {
-            Action::SetThrottle(SetThrottle {
-                target: target.name.to_owned(),
-                name: setting.name,
-                value: setting.value,
-                command: setting.command,
-                get: setting.get,
-                timeout: setting.timeout,
-                reason: setting.reason,
-            })
-        };
-        changed.map(action).collect()
+        changed.collect()
     }
 
     /// Finds a remedy for a range, or refuses it.

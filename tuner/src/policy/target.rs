@@ -271,7 +271,9 @@ pub struct ThrottlePolicy {
     /// Program and arguments, no shell, that print the value in force as the target itself tells it: the
     /// first line of their output. It is asked before the command, whose work is left undone where the wanted
     /// value is in force already, and after it, which has failed where the value is another one; and every
-    /// five minutes. Default: none, a command that ends with exit code 0 is believed.
+    /// five minutes. What it told before the first change is restored when the throttle is not wanted any
+    /// more or the agent ends, unless somebody else has set another value. Default: none, a command that ends
+    /// with exit code 0 is believed, and nothing is restored.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub get: Option<Vec<String>>,
     /// How long each of the two may run. Default: 30s.

@@ -7,12 +7,16 @@ use super::identity::{ActionId, DatabaseIdentity, Place, ProcessId};
 use super::kind::ActionKind;
 use super::moment::Moment;
 use super::news::News;
-use super::setting::{Setting, SettingKind};
+use super::setting::{RestoreCommands, Setting, SettingKind};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Pause between two tries to restore a setting: its database is read anew each time.
 pub const RESTORE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Doublings of that pause where commands restore it: up to 16 minutes. Each try of an Ozone costs three JVM
+/// starts, twelve seconds of a processor.
+const RESTORE_DOUBLINGS_MAX: u32 = 6;
 
 /// Why a setting of an earlier run is restored.
 pub const LEFT_BEHIND: &str = "the agent that had set it has ended";
@@ -39,12 +43,18 @@ pub struct KeptSetting {
     /// The value before; `None` where the executor remembers it.
     #[serde(default)]
     pub restore: Option<String>,
+    /// The commands that restore it, where it takes commands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commands: Option<RestoreCommands>,
     /// Where it is in its life.
     #[serde(default)]
     pub state: KeptState,
     /// When it was last tried to restore it.
     #[serde(skip)]
     pub tried: Option<Moment>,
+    /// How often that was in vain.
+    #[serde(skip)]
+    pub tries: u32,
 }
 
 /// Where a setting is in its life.
@@ -76,6 +86,8 @@ pub enum SettingEvent<'a> {
     Restored(Option<&'a str>),
     /// It could not be restored now.
     NotRestored,
+    /// It went with its process.
+    Gone,
     /// Another run of the agent has read it from the disk.
     AgentRestarted,
 }
@@ -128,9 +140,17 @@ impl KeptSetting {
             wanted: change.value(),
             observed: None,
             restore: change.restore().map(str::to_owned),
+            commands: change.restore_commands(),
             state: KeptState::Intended,
             tried: None,
+            tries: 0,
         })
+    }
+
+    /// The same after a change that came before: what is restored is the value before all changes.
+    #[must_use]
+    pub fn after(self, former: KeptSetting) -> KeptSetting {
+        KeptSetting { restore: former.restore, commands: former.commands, ..self }
     }
 
     /// Whether two are the same setting: an option goes with its database, everything else with its process.
@@ -140,10 +160,17 @@ impl KeptSetting {
             && if is_option { self.database == other.database } else { self.process == other.process }
     }
 
+    /// Whether there is a way to restore it. Nobody knows what a throttle was before that cannot be read.
+    pub fn is_restorable(&self) -> bool {
+        self.setting.kind != SettingKind::Throttle || self.restore.is_some() && self.commands.is_some()
+    }
+
     /// Whether it is time to try to restore it.
     pub fn is_to_be_restored(&self, now: Moment) -> bool {
+        let doublings = if self.commands.is_some() { self.tries.saturating_sub(1) } else { 0 };
+        let pause = RESTORE_INTERVAL * (1 << doublings.min(RESTORE_DOUBLINGS_MAX));
         matches!(self.state, KeptState::Restoring(_))
-            && self.tried.is_none_or(|tried| now.since(&tried) >= RESTORE_INTERVAL)
+            && self.tried.is_none_or(|tried| now.since(&tried) >= pause)
     }
 
     /// Takes in what has happened; `None`: it is gone from here on, as the effect says.
@@ -158,7 +185,8 @@ impl KeptSetting {
                 self.state = KeptState::InForce;
                 self.put(Some(News::SettingChanged))
             }
-            SettingEvent::NotChanged => self.remove(None),
+            SettingEvent::NotChanged | SettingEvent::Gone => self.remove(None),
+            SettingEvent::Unwanted(_) if !self.is_restorable() => self.remove(None),
             SettingEvent::Unwanted(reason) if !matches!(self.state, KeptState::Restoring(_)) => {
                 self.state = KeptState::Restoring((*reason).to_owned());
                 self.put(None)
@@ -172,10 +200,12 @@ impl KeptSetting {
                 self.remove(Some((*value, reason)))
             }
             SettingEvent::NotRestored => {
-                self.tried = Some(now);
+                (self.tried, self.tries) = (Some(now), self.tries.saturating_add(1));
                 (Some(self), SettingEffect::default())
             }
-            SettingEvent::AgentRestarted if !matches!(self.state, KeptState::Restoring(_)) => {
+            SettingEvent::AgentRestarted
+                if self.is_restorable() && !matches!(self.state, KeptState::Restoring(_)) =>
+            {
                 self.state = KeptState::Restoring(LEFT_BEHIND.to_owned());
                 (Some(self), SettingEffect::default())
             }
@@ -248,8 +278,10 @@ mod tests {
             wanted: "1000".into(),
             observed: None,
             restore: Some("0".into()),
+            commands: None,
             state,
             tried: None,
+            tries: 0,
         }
     }
 
@@ -292,6 +324,32 @@ mod tests {
         assert_eq!(kept.restoration(Some("8"), true), Restoration::Set("8".into()));
         assert_eq!(kept.restoration(Some("8"), false), Restoration::Leave(Some("8".into())));
         assert_eq!(kept.restoration(None, false), Restoration::Leave(Some("0".into())));
+    }
+
+    #[test]
+    fn a_throttle_is_restored_by_its_commands_or_not_at_all() {
+        let words = |text: &str| vec![text.to_owned()];
+        let timeout = crate::policy::TimeSpan::from_seconds(1);
+        let commands = RestoreCommands { command: words("set"), get: words("get"), timeout };
+        let setting = Setting { kind: SettingKind::Throttle, name: "limit".into() };
+        let readable =
+            KeptSetting { setting, database: None, commands: Some(commands), ..kept(KeptState::InForce) };
+        let unreadable = KeptSetting { restore: None, commands: None, ..readable.clone() };
+        // What nobody can restore stays as it is over a restart, and is forgotten when it is not wanted.
+        let (stays, _) = unreadable.clone().step(&SettingEvent::AgentRestarted, now(0));
+        assert_eq!(stays.unwrap().state, KeptState::InForce);
+        let (gone, effect) = unreadable.step(&SettingEvent::Unwanted("the policy has changed"), now(0));
+        assert!(gone.is_none() && effect.news.is_none());
+
+        let (mut kept, _) = readable.step(&SettingEvent::AgentRestarted, now(0));
+        let mut at = 0;
+        for pause in [15, 30, 60, 120, 240, 480, 960, 960] {
+            assert!(kept.as_ref().unwrap().is_to_be_restored(now(at)));
+            kept = kept.unwrap().step(&SettingEvent::NotRestored, now(at)).0;
+            at += pause;
+            assert!(!kept.as_ref().unwrap().is_to_be_restored(now(at - 1)));
+        }
+        assert!(kept.unwrap().step(&SettingEvent::Gone, now(at)).0.is_none());
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::evidence::PastAction;
 use crate::plan::Rule;
 use crate::policy::Policy;
 use crate::schedule::io_budget_at;
+use crate::throttle::ThrottleRestore;
 use crate::verify::Cause;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -428,11 +429,22 @@ impl Ledger {
         Ok(())
     }
 
+    /// A throttle that could not be set is about to be set once more, and by now it may be known how it is
+    /// restored. Gives what is to be written down before.
+    pub fn intend_again(&mut self, id: ActionId, restore: Option<ThrottleRestore>) -> Option<Effect> {
+        let action = self.actions.iter_mut().find(|action| action.id == id)?;
+        let ActionKind::ChangeSetting(SettingChange::Throttle(set)) = &mut action.kind else { return None };
+        set.restore = set.restore.take().or(restore);
+        let action = action.clone();
+        let setting = SettingRecord::Put(Box::new(self.intend(&action)?));
+        Some(Effect::Record(Record { setting, ..Record::default() }))
+    }
+
     /// Notes the setting that an action is about to change, with the value that it had before all changes.
     fn intend(&mut self, action: &Action) -> Option<KeptSetting> {
         let mut setting = KeptSetting::of(action.id, &action.kind, action.process, action.place.as_ref())?;
         if let Some(at) = self.settings.iter().position(|kept| kept.is_same(&setting)) {
-            setting.restore = self.settings.remove(at).restore;
+            setting = setting.after(self.settings.remove(at));
         }
         let has_something = setting.restore.is_some() || setting.setting.kind == SettingKind::PerfLevel;
         if !has_something {

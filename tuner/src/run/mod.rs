@@ -53,7 +53,7 @@ pub use outcome::{End, Outcome, Verification};
 pub use paused::{PAUSE_MAX, PAUSE_MIN};
 pub use rejection::{RejectedBy, Rejection};
 pub use running::{CANCEL_INTERVAL, CANCEL_TIME_MAX, MEASURE_TIME_MAX};
-pub use setting::{PerfLevelChange, Setting, SettingChange, SettingKind};
+pub use setting::{PerfLevelChange, RestoreCommands, Setting, SettingChange, SettingKind};
 pub use state::{ActionState, InDoubt, Paused, Phase, Retrying, Running, SettingFailure, Stop, StopReason};
 pub use step::step;
 pub use verifying::VERIFY_WINDOWS_MAX;

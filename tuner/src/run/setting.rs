@@ -1,6 +1,7 @@
 //! A setting: a value in a target that the agent may change and has to restore.
 
 use crate::plan::{SetOptions, SetThrottle};
+use crate::policy::TimeSpan;
 use serde::{Deserialize, Serialize};
 
 /// Names a setting of a target.
@@ -31,6 +32,17 @@ pub enum SettingKind {
 
 /// Name of the one setting of kind perf level.
 const PERF_LEVEL: &str = "perf_level";
+
+/// How a setting of the policy's commands is restored, whatever becomes of the policy meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestoreCommands {
+    /// Program and arguments that set the former value.
+    pub command: Vec<String>,
+    /// Program and arguments that print the value in force.
+    pub get: Vec<String>,
+    /// How long each of the two may run.
+    pub timeout: TimeSpan,
+}
 
 /// A setting and the value that is wanted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,8 +105,16 @@ impl SettingChange {
     pub fn restore(&self) -> Option<&str> {
         match self {
             SettingChange::Option(set) => Some(&set.restore),
-            SettingChange::Throttle(_) | SettingChange::PerfLevel(_) => None,
+            SettingChange::Throttle(set) => set.restore.as_ref().map(|restore| restore.value.as_str()),
+            SettingChange::PerfLevel(_) => None,
         }
+    }
+
+    /// The commands that restore it, where it takes commands.
+    pub fn restore_commands(&self) -> Option<RestoreCommands> {
+        let SettingChange::Throttle(set) = self else { return None };
+        let command = set.restore.as_ref()?.command.clone();
+        Some(RestoreCommands { command, get: set.get.clone()?, timeout: set.timeout })
     }
 
     /// Target's name.

@@ -679,6 +679,7 @@ fn throttle() -> ActionKind {
         value: "1".to_owned(),
         command: Vec::new(),
         get: None,
+        restore: None,
         timeout: TimeSpan::from_seconds(30),
         reason: String::new(),
     }))

@@ -251,6 +251,7 @@ fn kind(words: Words<'_>) -> (ActionKind, Option<KeyRange>) {
                 value: value.into(),
                 command: vec!["set".into(), value.into()],
                 get: None,
+                restore: None,
                 timeout: TimeSpan::from_seconds(30),
                 reason,
             };

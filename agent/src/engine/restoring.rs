@@ -1,0 +1,116 @@
+//! Restoring throttles: by the policy's commands as they were when the value was changed, whatever has become
+//! of the policy, the target and the agent since.
+
+use super::Engine;
+use super::control::{Control, POLL_INTERVAL};
+use sexton_execute::{ExecuteError, JobOutcome, ThrottleTask};
+use sexton_inspect::facts::ProcessId;
+use sexton_inspect::process::is_alive;
+use sexton_journal::{ThrottleKey, clock};
+use sexton_tuner::run::{KeptSetting, SettingEvent, SettingKind};
+use std::time::{Duration, Instant};
+use tracing::warn;
+
+/// How long the agent's end may be put off by commands that restore throttles: a pod is given 30 seconds to
+/// end. What is not restored by then is restored by the next agent.
+const END_TIME_LIMIT: Duration = Duration::from_secs(20);
+
+impl Engine {
+    /// Has the throttles restored that are not wanted any more, and forgets those whose process has ended.
+    pub(super) fn restore_throttles(&mut self) {
+        self.step_settings(&SettingEvent::Gone, |kept| is_throttle(kept) && !is_alive(&kept.process));
+        let processes: Vec<ProcessId> = self.roster.watched.iter().map(|it| it.target.process).collect();
+        let unwatched = SettingEvent::Unwanted("its target is not watched any more");
+        self.step_settings(&unwatched, |kept| {
+            is_throttle(kept) && kept.is_restorable() && !processes.contains(&kept.process)
+        });
+        let now = clock::now();
+        let due =
+            self.ledger.settings().iter().filter(|kept| is_throttle(kept) && kept.is_to_be_restored(now));
+        for kept in due.cloned().collect::<Vec<_>>() {
+            self.restore_throttle(&kept);
+        }
+    }
+
+    /// Waits until the throttles are restored, as far as there is time at the agent's end.
+    pub(super) fn await_restored_throttles(&mut self, since: Instant, control: &mut Control) {
+        while !self.commanded.is_empty() && since.elapsed() < END_TIME_LIMIT {
+            self.turn(control, POLL_INTERVAL);
+        }
+        for kept in self.ledger.settings().iter().filter(|kept| is_throttle(kept) && kept.is_restorable()) {
+            warn!(target = kept.target, throttle = kept.setting.name, "left to the next agent to restore");
+        }
+    }
+
+    fn restore_throttle(&mut self, kept: &KeptSetting) {
+        let (Some(value), Some(commands)) = (kept.restore.clone(), kept.commands.clone()) else { return };
+        if self.commanded.values().any(|action| *action == kept.action) {
+            return;
+        }
+        if value == kept.wanted {
+            let restored = SettingEvent::Restored(Some(&value));
+            return self.step_settings(&restored, |other| other.action == kept.action);
+        }
+        let task = ThrottleTask {
+            process: kept.process,
+            value,
+            command: commands.command,
+            get: Some(commands.get),
+            only_from: Some(kept.wanted.clone()),
+            time_limit: commands.timeout.duration(),
+        };
+        if let Some(number) = self.commands.start(task) {
+            self.commanded.insert(number, kept.action);
+            self.throttles.entry(name_of(kept)).or_default().is_being_restored = true;
+        }
+    }
+
+    /// A command has ended.
+    pub(super) fn take_commanded(&mut self, number: u64, result: Result<JobOutcome, ExecuteError>) {
+        if self.commands.end(number) {
+            let value = result.map(|outcome| outcome.value).map_err(|error| error.to_string());
+            self.end_restoring(number, value);
+        }
+    }
+
+    /// Gives up the commands that have missed their deadline.
+    pub(super) fn give_up_late_commands(&mut self) {
+        for number in self.commands.expire(Instant::now()) {
+            self.end_restoring(number, Err("its command cannot be started, or cannot be stopped".to_owned()));
+        }
+    }
+
+    fn end_restoring(&mut self, number: u64, value: Result<Option<String>, String>) {
+        let Some(action) = self.commanded.remove(&number) else { return };
+        let kept = self.ledger.settings().iter().find(|kept| kept.action == action).cloned();
+        let Some(kept) = kept else { return };
+        let name = name_of(&kept);
+        let mut known = self.throttles.remove(&name).unwrap_or_default();
+        known.is_being_restored = false;
+        let event = match &value {
+            Ok(value) => {
+                if let Some(value) = value.clone() {
+                    known.take_read(value, jiff::Timestamp::now());
+                }
+                let key = ThrottleKey { process: kept.process, target: name.0.clone(), name: name.1.clone() };
+                self.history.keep_throttle(&key, &known);
+                SettingEvent::Restored(value.as_deref())
+            }
+            Err(reason) => {
+                let (target, throttle) = &name;
+                warn!(target, throttle, reason, "cannot be restored yet");
+                SettingEvent::NotRestored
+            }
+        };
+        self.step_settings(&event, |other| other.action == action);
+        self.throttles.insert(name, known);
+    }
+}
+
+fn is_throttle(kept: &KeptSetting) -> bool {
+    kept.setting.kind == SettingKind::Throttle
+}
+
+fn name_of(kept: &KeptSetting) -> (String, String) {
+    (kept.target.clone(), kept.setting.name.clone())
+}
