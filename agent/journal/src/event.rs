@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use sexton_tuner::policy::KeyDisplay;
 use sexton_tuner::run::{ActionId, ActionKind, Outcome, SettingChange};
 use sexton_tuner::words;
+use std::borrow::Cow;
 use std::fmt::{Display, Formatter, Result};
 use strum::VariantNames;
 
@@ -19,15 +20,24 @@ pub struct Event {
 }
 
 /// Kind of an action, as the API names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
 pub enum ActionName {
     CompactRange,
     Flush,
-    SetOptions,
-    SetThrottle,
-    SetPerfLevel,
+    /// As [`SettingChange::action_name`] has it.
+    #[serde(untagged)]
+    ChangeSetting(Cow<'static, str>),
+}
+
+impl ActionName {
+    pub fn name(&self) -> &str {
+        match self {
+            ActionName::CompactRange => "compact_range",
+            ActionName::Flush => "flush",
+            ActionName::ChangeSetting(name) => name,
+        }
+    }
 }
 
 impl From<&ActionKind> for ActionName {
@@ -35,9 +45,7 @@ impl From<&ActionKind> for ActionName {
         match kind {
             ActionKind::Compact(_) => ActionName::CompactRange,
             ActionKind::Flush(_) => ActionName::Flush,
-            ActionKind::ChangeSetting(SettingChange::Option(_)) => ActionName::SetOptions,
-            ActionKind::ChangeSetting(SettingChange::Throttle(_)) => ActionName::SetThrottle,
-            ActionKind::ChangeSetting(SettingChange::PerfLevel(_)) => ActionName::SetPerfLevel,
+            ActionKind::ChangeSetting(change) => ActionName::ChangeSetting(change.action_name().into()),
         }
     }
 }
@@ -117,15 +125,13 @@ impl Subject {
     /// In words, without the number.
     pub fn in_words(&self) -> String {
         let Subject { action, target, database, subject, begin, end, .. } = self;
-        let name: &str = action.into();
+        let name = action.name();
         let database = if database.is_empty() { String::new() } else { format!("{database} ") };
         let what = match (action, end) {
             (ActionName::Flush, _) => String::new(),
             (ActionName::CompactRange, Some(end)) => format!(" [{begin}, {end})"),
             (ActionName::CompactRange, None) => format!(" [{begin}, end)"),
-            (ActionName::SetOptions | ActionName::SetThrottle | ActionName::SetPerfLevel, _) => {
-                format!(" {begin}")
-            }
+            (ActionName::ChangeSetting(_), _) => format!(" {begin}"),
         };
         format!("{name} {target} {database}{subject}{what}")
     }
@@ -604,7 +610,7 @@ pub mod tests {
     fn a_range_reads_as_such_and_a_value_as_a_value() {
         assert_eq!(subject().to_string(), "#7 compact_range java-1 /db keyTable [61, end)");
         let throttle = Subject {
-            action: ActionName::SetThrottle,
+            action: ActionName::ChangeSetting("set_throttle".into()),
             database: String::new(),
             begin: "5".into(),
             ..subject()

@@ -185,7 +185,7 @@ fn is_allowed(policy: &Policy, watched: &Watched, kept: &KeptSetting) -> bool {
             SettingKind::Throttle => {
                 entry.throttles.iter().any(|throttle| throttle.name == kept.setting.name)
             }
-            SettingKind::PerfLevel => true,
+            _ => true,
         };
         policy.mode_of(entry) == Mode::Act && is_meant
     })
