@@ -1,35 +1,28 @@
-//! The executor `hook`: what the library inside the target does.
-//!
-//! A job goes on by steps when it is polled, each of which is one question, or several that share the time of
-//! one. It holds the connection for a poll and not longer: between two polls others may ask.
+//! A compaction of a range: begun, watched, cancelled, and what it has replaced.
 
-use super::error::ExecuteError;
-use super::executor::{Executor, Job, Jobs, POLL_INTERVAL};
-use super::flush_watch::FlushWatch;
-use super::hook::{HookClient, SharedHook};
-use super::properties::Properties;
-use super::task::{CompactTask, FlushTask, JobEnd, JobId, JobOutcome, JobStatus, OptionTask, Progress};
-use super::template::shell_word;
-use super::{SettingTask, Task};
-use sexton_hook_protocol::limits::{ANSWER_WAIT_MAX, COMPACTION_TIME_MAX};
+use super::steps::{Step, Stepwise};
+use super::stop::Stop;
+use crate::error::ExecuteError;
+use crate::executor::POLL_INTERVAL;
+use crate::flush_watch::FlushWatch;
+use crate::hook::HookClient;
+use crate::properties::Properties;
+use crate::task::{CompactTask, JobEnd, JobOutcome, Progress};
+use sexton_hook_protocol::limits::COMPACTION_TIME_MAX;
 use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
-    KeyBytes, OptionChange, OptionsScope,
+    KeyBytes,
 };
 use sexton_tuner::cost::Bottommost;
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::replaced::bytes_replaced;
 use sexton_tuner::run::ORPHAN_TIME_MAX;
-use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 // What nobody has seen end is taken to run for as long as anything may.
 const _: () = assert!(ORPHAN_TIME_MAX.as_secs() >= COMPACTION_TIME_MAX.as_secs());
-
-/// A poll begins no further step after this time. Nearly all steps take less than a millisecond.
-const POLL_TIME: Duration = Duration::from_millis(20);
 
 /// How often RocksDB is asked about itself while a compaction runs: a write stall is noticed within this
 /// time.
@@ -46,143 +39,8 @@ const FLUSH_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Lost connections that are forgiven while a compaction runs.
 const RECONNECTS_MAX: u32 = 3;
 
-/// How often a compaction that is to stop is cancelled anew: the first time the hook may have had no thread
-/// for it.
-const CANCEL_INTERVAL: Duration = Duration::from_secs(5);
-
-/// How long a compaction that is to stop is waited for. RocksDB gives up one that runs within a key or so;
-/// what has not ended after this waits for something that may take hours, and other targets wait for this
-/// agent.
-const CANCEL_TIME_MAX: Duration = Duration::from_secs(60);
-
-/// How long a flush is waited for: a memtable is written in a second or two, and nothing can stop it.
-const FLUSH_TIME_LIMIT: Duration = Duration::from_secs(60);
-
-/// Has the hook compact, flush and set options.
-pub struct HookExecutor {
-    hook: Option<SharedHook>,
-    /// For describing: the file that the agent runs with.
-    policy_path: Option<PathBuf>,
-    cancel_limit: Duration,
-    jobs: Jobs,
-}
-
-impl HookExecutor {
-    /// Over a connection; without one it can only describe.
-    pub fn new(hook: Option<SharedHook>, policy_path: Option<PathBuf>) -> HookExecutor {
-        HookExecutor { hook, policy_path, cancel_limit: CANCEL_TIME_MAX, jobs: Jobs::default() }
-    }
-
-    /// How long a compaction that is to stop is waited for before it is given up on.
-    #[must_use]
-    pub fn giving_up_after(self, cancel_limit: Duration) -> HookExecutor {
-        HookExecutor { cancel_limit, ..self }
-    }
-
-    fn hook(&self, pid: u32) -> Result<SharedHook, ExecuteError> {
-        self.hook.clone().ok_or(ExecuteError::NoHook { pid })
-    }
-}
-
-impl Executor for HookExecutor {
-    fn start(&mut self, task: &Task) -> Result<JobId, ExecuteError> {
-        match task {
-            Task::Compact(task) => {
-                let compaction = Compaction::new(task, self.cancel_limit)?;
-                let steps = Steps::new(self.hook(task.process.pid)?, compaction);
-                Ok(self.jobs.add(steps))
-            }
-            Task::Flush(task) => {
-                let flush = Flush { task: task.clone(), begun: None, is_to_stop: false };
-                let steps = Steps::new(self.hook(task.process.pid)?, flush);
-                Ok(self.jobs.add(steps))
-            }
-            Task::Set(SettingTask::Option(task)) => {
-                let steps = Steps::new(self.hook(task.process.pid)?, SetOption(task.clone()));
-                Ok(self.jobs.add(steps))
-            }
-            _ => Err(ExecuteError::Unsupported { executor: "hook", what: "set or read that" }),
-        }
-    }
-
-    fn jobs(&mut self) -> &mut Jobs {
-        &mut self.jobs
-    }
-
-    /// No tool outside of the process can compact an open database, so the command is this agent's own, in
-    /// mode `act`.
-    fn describe(&self, task: &Task) -> Vec<String> {
-        let Task::Compact(task) = task else { return Vec::new() };
-        vec![match &self.policy_path {
-            Some(policy) => format!(
-                "sexton run --policy {}  # with `mode: act` for {}",
-                shell_word(&policy.to_string_lossy()),
-                shell_word(&task.target)
-            ),
-            None => format!(
-                "sexton run --policy act.yaml  # a policy with `mode: act` and `pid: {}` as a target",
-                task.process.pid
-            ),
-        }]
-    }
-}
-
-/// Something that the hook does in steps.
-trait Stepwise: Send {
-    /// Takes the next step. What is new goes into `progress`.
-    fn step(&mut self, hook: &mut HookClient, progress: &mut Progress) -> Result<Step, ExecuteError>;
-
-    fn cancel(&mut self);
-}
-
-/// What a step has come to.
-enum Step {
-    /// The next one can be taken at once.
-    Next,
-    /// There is nothing to do before so long.
-    Wait(Duration),
-    Ended(JobOutcome),
-}
-
-/// A job over the hook's connection.
-struct Steps<S> {
-    hook: SharedHook,
-    work: S,
-}
-
-impl<S: Stepwise> Steps<S> {
-    fn new(hook: SharedHook, work: S) -> Steps<S> {
-        Steps { hook, work }
-    }
-}
-
-impl<S: Stepwise> Job for Steps<S> {
-    fn poll(&mut self) -> JobStatus {
-        let began = Instant::now();
-        let mut hook = self.hook.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut progress = Progress::default();
-        loop {
-            match hook.within(ANSWER_WAIT_MAX, |hook| self.work.step(hook, &mut progress)) {
-                Ok(Step::Ended(outcome)) => return JobStatus::Ended(Ok(outcome)),
-                Ok(Step::Wait(pause)) => {
-                    progress.poll_again_in = pause;
-                    return JobStatus::Running(progress);
-                }
-                // The hook's number of the job is told before anything else is done.
-                Ok(Step::Next) if began.elapsed() < POLL_TIME && progress.hook_job.is_none() => {}
-                Ok(Step::Next) => return JobStatus::Running(progress),
-                Err(error) => return JobStatus::Ended(Err(error)),
-            }
-        }
-    }
-
-    fn cancel(&mut self) {
-        self.work.cancel();
-    }
-}
-
 /// A compaction of a range.
-struct Compaction {
+pub struct Compaction {
     task: CompactTask,
     pointers: ColumnFamilyPointers,
     cancel_limit: Duration,
@@ -227,37 +85,8 @@ enum Question {
     Flushed,
 }
 
-struct Stop {
-    reason: String,
-    /// Since when its end is waited for.
-    since: Instant,
-    /// When the hook is asked the next time; `None`: it cannot.
-    next_ask: Option<Instant>,
-}
-
-impl Stop {
-    fn new(reason: String) -> Stop {
-        let now = Instant::now();
-        Stop { reason, since: now, next_ask: Some(now) }
-    }
-
-    /// Whether the hook is to be asked now; if so, the next time is later.
-    fn is_to_be_asked(&mut self) -> bool {
-        let is_due = self.next_ask.is_some_and(|next| next <= Instant::now());
-        if is_due {
-            self.next_ask = Some(Instant::now() + CANCEL_INTERVAL);
-        }
-        is_due
-    }
-
-    /// The hook cannot: it has until `deadline`, as it would have had anyway.
-    fn cannot(&mut self, deadline: Instant) {
-        (self.next_ask, self.since) = (None, self.since.max(deadline));
-    }
-}
-
 impl Compaction {
-    fn new(task: &CompactTask, cancel_limit: Duration) -> Result<Compaction, ExecuteError> {
+    pub fn new(task: &CompactTask, cancel_limit: Duration) -> Result<Compaction, ExecuteError> {
         let pointers = task.pointers().ok_or_else(|| ExecuteError::Request {
             reason: format!("no probe has seen the column family {} being opened yet", task.column_family),
         })?;
@@ -452,57 +281,6 @@ impl Stepwise for Compaction {
     }
 }
 
-/// A flush, which nothing can stop.
-struct Flush {
-    task: FlushTask,
-    begun: Option<(u64, Instant)>,
-    is_to_stop: bool,
-}
-
-impl Stepwise for Flush {
-    fn step(&mut self, hook: &mut HookClient, progress: &mut Progress) -> Result<Step, ExecuteError> {
-        let goes_on =
-            |why: String| Err(ExecuteError::Request { reason: format!("{why}, and the flush goes on") });
-        let Some((id, began)) = self.begun else {
-            let id = hook.flush(&self.task.column_family)?;
-            self.begun = Some((id, Instant::now()));
-            progress.hook_job = Some(id);
-            return Ok(Step::Next);
-        };
-        match hook.compaction_status(id)? {
-            CompactionState::Finished(finished) if finished.ok => {
-                Ok(Step::Ended(JobOutcome { duration: began.elapsed(), ..JobOutcome::default() }))
-            }
-            CompactionState::Finished(finished) => Err(ExecuteError::Request {
-                reason: finished.error.unwrap_or_else(|| "the flush failed".to_owned()),
-            }),
-            CompactionState::Running { .. } if began.elapsed() >= FLUSH_TIME_LIMIT => {
-                goes_on(format!("it takes longer than {FLUSH_TIME_LIMIT:?}"))
-            }
-            CompactionState::Running { .. } if self.is_to_stop => goes_on("the agent ends".to_owned()),
-            CompactionState::Running { .. } => Ok(Step::Wait(POLL_INTERVAL)),
-        }
-    }
-
-    fn cancel(&mut self) {
-        self.is_to_stop = true;
-    }
-}
-
-/// An option that is set: one question.
-struct SetOption(OptionTask);
-
-impl Stepwise for SetOption {
-    fn step(&mut self, hook: &mut HookClient, _: &mut Progress) -> Result<Step, ExecuteError> {
-        let OptionTask { column_family, name, value, restore, .. } = &self.0;
-        let change = OptionChange { name: name.clone(), value: value.clone(), restore: restore.clone() };
-        hook.set_options(column_family, OptionsScope::ColumnFamily, &[change])?;
-        Ok(Step::Ended(JobOutcome { value: Some(value.clone()), ..JobOutcome::default() }))
-    }
-
-    fn cancel(&mut self) {}
-}
-
 fn failed(pid: u32, error: Option<String>) -> ExecuteError {
     let message = error.unwrap_or_else(|| "it failed without a reason".to_owned());
     ExecuteError::Hook { pid, kind: ErrorKind::Internal, message }
@@ -548,9 +326,9 @@ fn is_same_directory(one: &Path, two: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
-    use super::super::exec::tests::request;
-    use super::super::task::HandlePointers;
     use super::*;
+    use crate::exec::tests::request;
+    use crate::task::HandlePointers;
     use sexton_tuner::key::Key;
 
     fn file(number: u64, smallest: &str, largest: &str) -> SstFile {
@@ -594,20 +372,5 @@ mod tests {
     fn directories_are_the_same_up_to_a_slash() {
         assert!(is_same_directory(Path::new("/data/om.db/"), Path::new("/data/om.db")));
         assert!(!is_same_directory(Path::new("/data/om.db"), Path::new("/data/scm.db")));
-    }
-
-    #[test]
-    fn without_a_hook_it_only_describes() {
-        let mut executor = HookExecutor::new(None, Some("/etc/sexton/my policy.yaml".into()));
-        let mut request = request(b"a", None);
-        let line = executor.describe(&Task::Compact(request.clone())).remove(0);
-        assert!(line.starts_with("sexton run --policy '/etc/sexton/my policy.yaml'"), "{line}");
-        let line = HookExecutor::new(None, None).describe(&Task::Compact(request.clone())).remove(0);
-        assert!(line.contains("4711"), "{line}");
-        let unseen = executor.start(&Task::Compact(request.clone())).unwrap_err();
-        assert!(unseen.to_string().starts_with("no probe has seen"), "{unseen}");
-        request.handles = Some(HandlePointers { database: 8, column_family_handle: 16, column_family_id: 2 });
-        let error = executor.start(&Task::Compact(request)).unwrap_err();
-        assert!(matches!(error, ExecuteError::NoHook { pid: 4711 }), "{error}");
     }
 }
