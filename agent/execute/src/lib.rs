@@ -48,7 +48,9 @@ pub use task::{
 };
 
 use perf_level::PerfLevelExecutor;
+use sexton_inspect::facts::ProcessId;
 use sexton_tuner::policy::{ActuatorKind, TargetPolicy};
+use sexton_tuner::run::SettingChange;
 use std::path::PathBuf;
 
 /// Something to do in a target.
@@ -73,6 +75,23 @@ pub enum SettingTask {
     Throttle(ThrottleTask),
     /// The perf level of threads that do not count.
     PerfLevel(PerfLevelTask),
+}
+
+impl SettingTask {
+    /// What is to be done in a process to change a setting; `None` where that takes more than the change says.
+    pub fn of(change: &SettingChange, process: ProcessId) -> Option<SettingTask> {
+        match change {
+            SettingChange::Throttle(set) => Some(SettingTask::Throttle(ThrottleTask {
+                process,
+                value: set.value.clone(),
+                command: set.command.clone(),
+                get: set.get.clone(),
+                only_from: None,
+                time_limit: set.timeout.duration(),
+            })),
+            SettingChange::Option(_) | SettingChange::PerfLevel(_) => None,
+        }
+    }
 }
 
 /// What an executor needs to know of the target that it works on.

@@ -130,6 +130,11 @@ impl Engine {
     /// What is known of a part here; where it lies in memory is left to the session.
     fn task_of(&self, kind: &ActionKind, part: &KeyRange) -> Option<(Unlocated, bool)> {
         let watched = self.roster.named(kind.target())?;
+        if let ActionKind::ChangeSetting(change) = kind
+            && let Some(task) = SettingTask::of(change, watched.target.process)
+        {
+            return Some((Unlocated::Setting(task), false));
+        }
         let place = (PathBuf::from(kind.database()?), kind.column_family()?.to_owned());
         let task = match kind {
             ActionKind::Compact(compact) => {
@@ -387,6 +392,8 @@ impl Engine {
 
 /// A task without its place in the target's memory.
 enum Unlocated {
+    /// It has none.
+    Setting(SettingTask),
     Compact(CompactTask),
     Flush((PathBuf, String)),
     Option((PathBuf, String), SetOptions),
@@ -398,6 +405,7 @@ fn locate(session: &Session, task: Unlocated, all_keys: bool) -> Result<Task, Ex
         session.pointers_of(Path::new(database), column_family)
     };
     match task {
+        Unlocated::Setting(task) => Ok(Task::Set(task)),
         Unlocated::Compact(task) => session.located(task, all_keys),
         Unlocated::Flush(place) => Ok(Task::Flush(FlushTask { process, column_family: pointers(&place)? })),
         Unlocated::Option(place, SetOptions { name, value, restore, .. }) => {

@@ -8,12 +8,12 @@ use super::Engine;
 use super::carry::ended_badly;
 use super::slice::{Acting, StartedJob};
 use crate::session::{Baseline, ReportedStatus};
-use sexton_execute::{ExecuteError, JobOutcome, SettingTask, Task, ThrottleTask};
+use sexton_execute::{ExecuteError, JobOutcome, SettingTask, Task};
 use sexton_inspect::facts::ProcessId;
 use sexton_journal::{ThrottleKey, clock};
 use sexton_tuner::guard::Readings;
 use sexton_tuner::plan::SetThrottle;
-use sexton_tuner::policy::{Mode, TimeSpan};
+use sexton_tuner::policy::Mode;
 use sexton_tuner::run::{
     Action, ActionId, ActionKind, ActionState, Admission, Event, JobEnd, JobResult, JobStatus, Offer,
     SettingChange,
@@ -43,8 +43,8 @@ impl Engine {
             if step != ThrottleStep::Read || is_read || is_tried || !self.accepts(&key.target) {
                 continue;
             }
-            let ThrottleSetting { value, command, get, timeout, .. } = &setting;
-            let read = Task::Read(task(key.process, value, command, get.as_ref(), *timeout));
+            let set = SettingChange::Throttle(SetThrottle::of(&key.target, setting.clone(), None));
+            let Some(read) = SettingTask::of(&set, key.process).map(Task::Read) else { continue };
             if let Ok(job) = self.start_job(&key.target, move |_| Ok(read)) {
                 self.throttle_reads.push(ThrottleRead { job, key, setting });
             }
@@ -187,7 +187,7 @@ impl Engine {
         set: &SetThrottle,
         is_read: bool,
     ) -> Option<Event<'static>> {
-        let task = task(process, &set.value, &set.command, set.get.as_ref(), set.timeout);
+        let task = SettingTask::of(&SettingChange::Throttle(set.clone()), process)?;
         let task = if is_read { Task::Read(task) } else { Task::Set(task) };
         let started = self.start_job(&set.target, move |_| Ok(task));
         match started {
@@ -270,21 +270,4 @@ impl Engine {
 
 fn cannot_be_read(error: &ExecuteError) -> String {
     format!("the value in force cannot be read: {error}")
-}
-
-fn task(
-    process: ProcessId,
-    value: &str,
-    command: &[String],
-    get: Option<&Vec<String>>,
-    timeout: TimeSpan,
-) -> SettingTask {
-    SettingTask::Throttle(ThrottleTask {
-        process,
-        value: value.to_owned(),
-        command: command.to_vec(),
-        get: get.cloned(),
-        only_from: None,
-        time_limit: timeout.duration(),
-    })
 }
