@@ -1,9 +1,9 @@
 //! Commands of the policy that nobody waits for: each runs on a thread of its own, and what came of it is an
 //! event.
 //!
-//! They belong to no session, for what they restore may belong to a process that the policy does not match any
-//! more. A command's program may lie on a file system that hangs: then its thread is given up at a deadline and
-//! left behind, and their number is bounded.
+//! They belong to no session, for what they restore may belong to a process that the policy does not match
+//! any more. A command's program may lie on a file system that hangs: then its thread is given up at a
+//! deadline and left behind, and their number is bounded.
 
 use crate::inbox::{Event, Post};
 use sexton_execute::{

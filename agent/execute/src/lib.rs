@@ -78,7 +78,8 @@ pub enum SettingTask {
 }
 
 impl SettingTask {
-    /// What is to be done in a process to change a setting; `None` where that takes more than the change says.
+    /// What is to be done in a process to change a setting; `None` where that takes more than the change
+    /// says.
     pub fn of(change: &SettingChange, process: ProcessId) -> Option<SettingTask> {
         match change {
             SettingChange::Throttle(set) => Some(SettingTask::Throttle(ThrottleTask {

@@ -438,9 +438,7 @@ impl Display for EventKind {
             EventKind::ThrottleRestored { target, name, value, reason } => {
                 write!(formatter, "{target}: {name} is {value} again: {reason}")
             }
-            EventKind::Interrupted { subject, reason } => {
-                write!(formatter, "{subject} interrupted: {reason}")
-            }
+            EventKind::Interrupted { subject, reason } => write!(formatter, "{subject} interrupted: {reason}"),
             EventKind::TargetGone { subject, pid } => {
                 write!(formatter, "{subject}: its target, process {pid}, ended meanwhile")
             }
