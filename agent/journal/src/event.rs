@@ -438,7 +438,9 @@ impl Display for EventKind {
             EventKind::ThrottleRestored { target, name, value, reason } => {
                 write!(formatter, "{target}: {name} is {value} again: {reason}")
             }
-            EventKind::Interrupted { subject, reason } => write!(formatter, "{subject} interrupted: {reason}"),
+            EventKind::Interrupted { subject, reason } => {
+                write!(formatter, "{subject} interrupted: {reason}")
+            }
             EventKind::TargetGone { subject, pid } => {
                 write!(formatter, "{subject}: its target, process {pid}, ended meanwhile")
             }
@@ -464,7 +466,7 @@ impl Display for EventKind {
             EventKind::PolicyGone { path, reason } => former_policy(formatter, path, "has gone", reason),
             EventKind::PolicyBroken { path, reason } => former_policy(formatter, path, "is broken", reason),
             EventKind::PolicyLoaded { path } => {
-                write!(formatter, "the policy {path} was read again and is in force")
+                write!(formatter, "the policy {path} is in force from now on")
             }
         }
     }
