@@ -169,6 +169,14 @@ pub struct OptionChange {
     pub value: String,
 }
 
+/// The value of a throttle.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThrottleChange {
+    pub target: String,
+    pub name: String,
+    pub value: String,
+}
+
 /// What happened. Settings and flushes have events of their own since schema version 2: before it, what they
 /// did stands as `slice_started` and `slice_done` with their kind of action, and is read as such.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, strum::IntoStaticStr, VariantNames)]
@@ -246,9 +254,8 @@ pub enum EventKind {
     },
     /// A throttle that was set has another value: its former one, or one that somebody else has set.
     ThrottleRestored {
-        target: String,
-        name: String,
-        value: String,
+        #[serde(flatten)]
+        change: ThrottleChange,
         reason: String,
     },
     /// An action was under way when an earlier run of the agent ended.
@@ -397,6 +404,13 @@ impl Display for OptionChange {
     }
 }
 
+impl Display for ThrottleChange {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
+        let ThrottleChange { target, name, value } = self;
+        write!(formatter, "{target}: {name} is {value}")
+    }
+}
+
 impl Display for EventKind {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
         match self {
@@ -435,9 +449,7 @@ impl Display for EventKind {
                 write!(formatter, "{change} now, and {restore} again when that is not wanted any more")
             }
             EventKind::OptionsRestored { change, reason } => write!(formatter, "{change} again: {reason}"),
-            EventKind::ThrottleRestored { target, name, value, reason } => {
-                write!(formatter, "{target}: {name} is {value} again: {reason}")
-            }
+            EventKind::ThrottleRestored { change, reason } => write!(formatter, "{change} again: {reason}"),
             EventKind::Interrupted { subject, reason } => {
                 write!(formatter, "{subject} interrupted: {reason}")
             }
@@ -466,7 +478,7 @@ impl Display for EventKind {
             EventKind::PolicyGone { path, reason } => former_policy(formatter, path, "has gone", reason),
             EventKind::PolicyBroken { path, reason } => former_policy(formatter, path, "is broken", reason),
             EventKind::PolicyLoaded { path } => {
-                write!(formatter, "the policy {path} is in force from now on")
+                write!(formatter, "the policy {path} was read again and is in force")
             }
         }
     }
@@ -566,9 +578,7 @@ pub mod tests {
             EventKind::OptionsSet { change: option_change(), restore: "0".into() },
             EventKind::OptionsRestored { change: option_change(), reason: reason.clone() },
             EventKind::ThrottleRestored {
-                target: "java-1".into(),
-                name: "limit".into(),
-                value: "7".into(),
+                change: ThrottleChange { target: "java-1".into(), name: "limit".into(), value: "7".into() },
                 reason: reason.clone(),
             },
             EventKind::Interrupted { subject: subject.clone(), reason: reason.clone() },

@@ -32,7 +32,9 @@ mod tests;
 pub use action_log::{ACTIONS_PUBLISHED_MAX, Journal, Listed};
 pub use counts::ActionCounts;
 pub use error::JournalError;
-pub use event::{ActionName, EndName, Ended, Event, EventKind, OptionChange, Started, Subject};
+pub use event::{
+    ActionName, EndName, Ended, Event, EventKind, OptionChange, Started, Subject, ThrottleChange,
+};
 pub use event_log::EVENTS_PUBLISHED_MAX;
 pub use throttles::ThrottleKey;
 

@@ -5,7 +5,7 @@
 //! already. What a setting goes through is decided in [`sexton_tuner::run::KeptSetting`].
 
 use super::batch::{Batch, Kind};
-use super::event::{EventKind, OptionChange};
+use super::event::{EventKind, OptionChange, ThrottleChange};
 use super::state::State;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
@@ -116,12 +116,12 @@ fn throttle_event_of(news: &News, kept: &KeptSetting) -> Option<EventKind> {
     let (SettingKind::Throttle, News::SettingRestored { value, reason }) = (&kept.setting.kind, news) else {
         return None;
     };
-    Some(EventKind::ThrottleRestored {
+    let change = ThrottleChange {
         target: kept.target.clone(),
         name: kept.setting.name.clone(),
         value: value.as_ref().or(kept.restore.as_ref()).cloned().unwrap_or_default(),
-        reason: reason.clone(),
-    })
+    };
+    Some(EventKind::ThrottleRestored { change, reason: reason.clone() })
 }
 
 #[cfg(test)]
