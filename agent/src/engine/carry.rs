@@ -2,6 +2,7 @@
 //! these say goes back to the ledger as events.
 
 use super::act::task;
+use super::control::POLL_INTERVAL;
 use super::slice::{Part, StartedJob};
 use super::{Control, Engine};
 use crate::session::{
@@ -23,6 +24,7 @@ use sexton_tuner::run::{
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 use tracing::debug;
 
 impl Engine {
@@ -105,11 +107,8 @@ impl Engine {
 
     /// An action has ended, or has not begun.
     fn forget(&mut self, id: ActionId) {
-        let Some(at) = self.acting.iter().position(|acting| acting.id == id) else { return };
-        let mut acting = self.acting.remove(at);
-        if let Some(part) = acting.part.as_mut().filter(|_| acting.baseline.is_compaction()) {
-            self.close_slice_window(acting.target, part);
-        }
+        self.take_part(id);
+        self.acting.retain(|acting| acting.id != id);
         (self.has_changed, self.has_ended) = (true, true);
     }
 
@@ -279,12 +278,7 @@ impl Engine {
         result: Result<JobOutcome, ExecuteError>,
         bytes_written: Option<u64>,
     ) {
-        let Some(acting) = self.acting.iter_mut().find(|acting| acting.id == id) else { return };
-        let (target, is_slice, part) = (acting.target, acting.is_slice(), acting.part.take());
-        let Some(mut part) = part else { return };
-        if is_slice {
-            self.close_slice_window(target, &mut part);
-        }
+        let Some((target, part)) = self.take_part(id) else { return };
         let Some(action) = self.ledger.action(id) else { return };
         if result.is_err() && !is_alive(&action.process) {
             return self.hear(id, Event::TargetGone);
@@ -298,6 +292,16 @@ impl Engine {
             self.forget_pointers(id, target);
         }
         self.hear(id, ended(result, bytes_written));
+    }
+
+    /// The part of an action that ran is over, and with it the slice's window.
+    fn take_part(&mut self, id: ActionId) -> Option<(TargetId, Part)> {
+        let acting = self.acting.iter_mut().find(|acting| acting.id == id)?;
+        let (target, is_slice, mut part) = (acting.target, acting.is_slice(), acting.part.take()?);
+        if is_slice {
+            self.close_slice_window(target, &mut part);
+        }
+        Some((target, part))
     }
 
     /// A command that used pointers into a database was refused: they are not believed any more.
@@ -324,16 +328,25 @@ impl Engine {
             });
         }
         self.notice_lost();
-        let Engine { roster, ledger, options, .. } = self;
-        let is_there = |process: &ProcessId| roster.watched.iter().any(|it| it.target.process == *process);
-        let due = ledger.tick(&options.policy, clock::now(), is_there);
-        self.carry_out(due);
+        self.tick();
         self.look_at_paused();
         self.follow_inquiries();
         self.keep_slice_windows();
         if std::mem::take(&mut self.has_ended) {
             self.act(control);
         }
+    }
+
+    /// Tells the ledger now and then that time has passed.
+    fn tick(&mut self) {
+        if self.ticked.elapsed() < POLL_INTERVAL {
+            return;
+        }
+        self.ticked = Instant::now();
+        let Engine { roster, ledger, options, .. } = self;
+        let is_there = |process: &ProcessId| roster.watched.iter().any(|it| it.target.process == *process);
+        let due = ledger.tick(&options.policy, clock::now(), is_there);
+        self.carry_out(due);
     }
 
     /// Has all actions end whose state is so.
@@ -375,6 +388,9 @@ impl Engine {
                 Some(trouble) if is_current && !part.is_begun => {
                     lost.push((acting.id, ended_badly(trouble.reason.clone(), false)));
                 }
+                _ if is_current && part.is_late() => {
+                    lost.push((acting.id, ended_badly("its session has not begun it".to_owned(), true)));
+                }
                 _ if is_current => {}
                 _ if !is_alive(&part.job.target.process) => lost.push((acting.id, Event::TargetGone)),
                 trouble => {
@@ -385,6 +401,7 @@ impl Engine {
             }
         }
         for (id, event) in lost {
+            self.take_part(id);
             self.hear(id, event);
         }
     }

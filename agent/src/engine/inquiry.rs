@@ -14,6 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// How long the target of an inquiry is waited for: what it was asked stands behind other requests, and one
+/// that stood still meanwhile was not asked at all.
+const INQUIRY_LIMIT: Duration = Duration::from_secs(120);
+
 /// What an inquiry is for.
 pub enum Purpose {
     /// An action that is wanted.
@@ -29,6 +33,7 @@ pub struct Inquiry {
     pub target: TargetId,
     /// Of the target's worker.
     generation: u64,
+    asked: Instant,
     place: (PathBuf, String),
     before: Option<Before>,
     /// Others that have not told how many compactions they run.
@@ -103,6 +108,7 @@ impl Engine {
             purpose,
             target,
             generation,
+            asked: Instant::now(),
             place: (database, column_family.to_owned()),
             before: None,
             awaited,
@@ -142,9 +148,10 @@ impl Engine {
         self.inquiries.retain(|inquiry| {
             let watched = roster.get(inquiry.target);
             inquiry.before.is_some()
-                || watched.is_some_and(|watched| {
-                    watched.worker.is_current(inquiry.generation) && watched.worker.trouble().is_none()
-                })
+                || inquiry.asked.elapsed() < INQUIRY_LIMIT
+                    && watched.is_some_and(|watched| {
+                        watched.worker.is_current(inquiry.generation) && watched.worker.trouble().is_none()
+                    })
         });
         while let Some(at) = self.inquiries.iter().position(Inquiry::is_complete) {
             let Inquiry { purpose, target, place, before, counted, .. } = self.inquiries.remove(at);

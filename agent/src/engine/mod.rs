@@ -54,7 +54,7 @@ use sexton_tuner::run::{
 };
 use sexton_tuner::throttle::KnownThrottles;
 use slice::Acting;
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use throttles::ThrottleRead;
@@ -133,8 +133,8 @@ pub struct Engine {
     unread_throttles: BTreeMap<(String, String), String>,
     /// When the settings that are changed in targets were last looked after.
     settings_tended: Option<Instant>,
-    /// Actions whose settings sessions are restoring.
-    restoring: BTreeSet<ActionId>,
+    /// Actions whose settings sessions are restoring, and since when.
+    restoring: BTreeMap<ActionId, Instant>,
     /// Commands of the policy that run, and which action's throttle each restores.
     commands: Commands,
     commanded: BTreeMap<u64, ActionId>,
@@ -146,6 +146,8 @@ pub struct Engine {
     inquiries: Vec<Inquiry>,
     /// Actions under way.
     acting: Vec<Acting>,
+    /// When the ledger was last told that time has passed.
+    ticked: Instant,
     /// Targets that nothing more is done to before the next plan.
     left_alone: HashSet<String>,
     /// The last number that was given to a job or an inquiry.
@@ -206,7 +208,7 @@ impl Engine {
             throttle_reads: Vec::new(),
             unread_throttles: BTreeMap::new(),
             settings_tended: None,
-            restoring: BTreeSet::new(),
+            restoring: BTreeMap::new(),
             commands: Commands::new(post.clone()),
             commanded: BTreeMap::new(),
             post,
@@ -214,6 +216,7 @@ impl Engine {
             queue: VecDeque::new(),
             inquiries: Vec::new(),
             acting: Vec::new(),
+            ticked: started,
             left_alone: HashSet::new(),
             last_number: 0,
             has_changed: false,

@@ -18,6 +18,10 @@ use tracing::{debug, warn};
 /// How long the agent's end may be put off by targets that do not answer: their hooks put the options back.
 const END_TIME_LIMIT: Duration = Duration::from_secs(10);
 
+/// How long a session is waited for that restores a setting: one that was given up, or whose target stands
+/// still, does not say so.
+const RESTORE_LIMIT: Duration = Duration::from_secs(2 * OPTION_LIMIT.as_secs());
+
 impl Engine {
     /// Keeps the settings that are wanted, and restores the others, when it is time.
     pub(super) fn tend_settings(&mut self) {
@@ -115,7 +119,8 @@ impl Engine {
     }
 
     fn restore(&mut self, kept: &KeptSetting) {
-        if !is_option(kept) || self.restoring.contains(&kept.action) {
+        self.restoring.retain(|_, since| since.elapsed() < RESTORE_LIMIT);
+        if !is_option(kept) || self.restoring.contains_key(&kept.action) {
             return;
         }
         let post = self.post.clone();
@@ -127,7 +132,7 @@ impl Engine {
             Answer::Restored { kept: Box::new(wanted), value }
         };
         if watched.ask(&post, "restoring a setting", OPTION_LIMIT, restore) {
-            self.restoring.insert(kept.action);
+            self.restoring.insert(kept.action, Instant::now());
         }
     }
 

@@ -44,9 +44,15 @@ pub struct Acting {
     pub looked: Instant,
 }
 
+/// How long a session is waited for that is to begin a job: the request stands behind others, and where the
+/// target stood still meanwhile it was dropped.
+const BEGIN_LIMIT: Duration = Duration::from_secs(120);
+
 /// A part that runs.
 pub struct Part {
     pub job: StartedJob,
+    /// When the session was asked.
+    asked: Instant,
     /// Whether the session has begun it.
     pub is_begun: bool,
     /// Whether it reads the value of a setting, which is set after that.
@@ -71,8 +77,13 @@ impl Acting {
 impl Part {
     /// One that was just asked for.
     pub fn new(job: StartedJob, is_read: bool) -> Part {
-        let (latencies, window_wanted) = (Latencies::default(), Instant::now());
-        Part { job, is_begun: false, is_read, latencies, window_wanted }
+        let (latencies, asked) = (Latencies::default(), Instant::now());
+        Part { job, asked, is_begun: false, is_read, latencies, window_wanted: asked }
+    }
+
+    /// Whether it will not be begun any more.
+    pub fn is_late(&self) -> bool {
+        !self.is_begun && self.asked.elapsed() >= BEGIN_LIMIT
     }
 }
 

@@ -22,11 +22,16 @@ use sexton_tuner::throttle::{
     KnownThrottles, ThrottleFailure, ThrottleSetting, ThrottleState, ThrottleStep, throttle_values,
 };
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tracing::debug;
+
+/// How long a session is waited for beyond the time that its command may take.
+const READ_LIMIT: Duration = Duration::from_secs(120);
 
 /// A value that is being read.
 pub struct ThrottleRead {
     job: StartedJob,
+    asked: Instant,
     key: ThrottleKey,
     setting: ThrottleSetting,
 }
@@ -46,7 +51,7 @@ impl Engine {
             let set = SettingChange::Throttle(SetThrottle::of(&key.target, setting.clone(), None));
             let Some(read) = SettingTask::of(&set, key.process).map(Task::Read) else { continue };
             if let Ok(job) = self.start_job(&key.target, move |_| Ok(read)) {
-                self.throttle_reads.push(ThrottleRead { job, key, setting });
+                self.throttle_reads.push(ThrottleRead { job, asked: Instant::now(), key, setting });
             }
         }
     }
@@ -56,7 +61,8 @@ impl Engine {
         let roster = &self.roster;
         self.throttle_reads.retain(|read| {
             let watched = roster.get(read.job.target);
-            watched.is_some_and(|watched| read.job.is_heard_of(watched))
+            let limit = READ_LIMIT + read.setting.timeout.duration();
+            read.asked.elapsed() < limit && watched.is_some_and(|watched| read.job.is_heard_of(watched))
         });
         !self.throttle_reads.is_empty()
     }
