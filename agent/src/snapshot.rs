@@ -74,7 +74,6 @@ pub struct StateView {
 pub struct ProbePriceView {
     /// `seek`, `iterator_end`, ...
     pub kind: String,
-    /// Seconds.
     pub seconds: f64,
 }
 
@@ -301,7 +300,6 @@ pub struct PlanView {
     pub refusals: Vec<RefusalView>,
 }
 
-/// One step of a plan.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PlanStepView {
     /// `compact_range`, `flush`, `set_options` or `set_throttle`.

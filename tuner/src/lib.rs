@@ -4,8 +4,6 @@
 //! never lives here: files, sockets, clocks, BPF, threads. Time comes in as an argument. That is what
 //! makes a dry run, a simulation and a property test the same call as the real thing.
 
-#![warn(missing_docs)]
-
 pub mod facts;
 pub mod limits;
 pub mod loss;

@@ -8,6 +8,7 @@ use crate::plan::remedy::MEMTABLE_SHARE_MIN;
 use crate::rank::RangeAssessment;
 use crate::words;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// Where this share of the deletions is still there, the files were not rewritten for good.
 const DELETIONS_LEFT_SHARE: f64 = 0.5;
@@ -22,9 +23,7 @@ const DELETIONS_PINNED_SHARE: f64 = 0.25;
 const OPERATIONS_EXPECTED_MIN: f64 = 3.0;
 
 /// Why an action did not help.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::IntoStaticStr,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Cause {
@@ -138,7 +137,6 @@ impl Seen {
 /// What an action claimed.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'a> {
-    /// The range before.
     pub before: &'a RangeAssessment,
     /// Pain that it promised to relieve, seconds per second.
     pub promised_seconds_per_second: f64,
@@ -162,7 +160,6 @@ pub struct Verdict {
     pub delivered_seconds_per_second: f64,
     /// Why it did not help.
     pub cause: Option<Cause>,
-    /// In words.
     pub reason: String,
 }
 

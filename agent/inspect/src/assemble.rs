@@ -21,7 +21,6 @@ pub(super) struct Surroundings<'a> {
 }
 
 impl<'a> Surroundings<'a> {
-    /// Reads them.
     pub fn read(pid: u32, maps: &'a Maps) -> Result<Surroundings<'a>, InspectError> {
         let facts = process::read(pid)?;
         let mut gaps = Vec::new();

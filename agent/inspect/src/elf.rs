@@ -362,7 +362,6 @@ impl ElfHeaders {
         })
     }
 
-    /// The section of this name.
     pub fn section_named(&self, name: &str) -> Option<&Section> {
         self.sections.iter().find(|section| section.name == name)
     }

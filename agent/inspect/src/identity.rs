@@ -55,7 +55,6 @@ pub struct HandlePointers {
     pub database: u64,
     /// `rocksdb::ColumnFamilyHandleImpl*`.
     pub column_family_handle: u64,
-    /// Id of the column family.
     pub column_family_id: u32,
 }
 

@@ -142,7 +142,6 @@ pub struct View {
 }
 
 impl View {
-    /// The view of a process.
     pub fn of_process(pid: u32) -> View {
         View::below(PathBuf::from(format!("/proc/{pid}/root")), PathBuf::from(format!("/proc/{pid}/ns/mnt")))
     }

@@ -54,7 +54,6 @@ pub fn is_alive(process: &ProcessId) -> bool {
     process_id(process.pid).is_ok_and(|now| now == *process)
 }
 
-/// Reads the facts of a process.
 pub fn read(pid: u32) -> Result<ProcessFacts, InspectError> {
     let process = process_id(pid)?;
     let status = open(pid)?.status().map_err(|error| from_procfs(pid, error))?;

@@ -18,16 +18,12 @@ const SECTION_NAME_BYTES_MAX: usize = 64;
 /// Bytes of the section that holds the sections' names.
 const SECTION_NAMES_BYTES_MAX: u64 = 1 << 20;
 
-/// Bytes of a symbol.
 pub(super) const SYMBOL_BYTES: usize = 24;
 
-/// Bytes of a program header.
 pub(super) const PROGRAM_HEADER_BYTES: usize = 56;
 
-/// Bytes of a section header.
 pub(super) const SECTION_HEADER_BYTES: usize = 64;
 
-/// Bytes of the file header.
 const FILE_HEADER_BYTES: u64 = 64;
 
 /// The file header of an ELF file for x86-64.

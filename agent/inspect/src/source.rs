@@ -84,7 +84,6 @@ impl Allowance {
     }
 }
 
-/// Where the bytes are.
 #[derive(Debug)]
 enum Bytes<'a> {
     /// Read piece by piece: a mapping of a file that shrinks kills the reader.

@@ -445,7 +445,6 @@ fn sum(one: Value, other: Value) -> Value {
     }
 }
 
-/// A value and a constant.
 fn plus(value: Value, constant: i64) -> Value {
     match value {
         Value::Object(offset) => Value::Object(offset.wrapping_add(constant)),

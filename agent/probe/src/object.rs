@@ -76,7 +76,6 @@ impl BpfObject {
         found.ok_or_else(|| self.load_error(missing(name)))
     }
 
-    /// An error of this object.
     pub fn load_error(self, source: impl Into<LoaderError>) -> ProbeError {
         ProbeError::Load { object: self.name(), source: source.into() }
     }

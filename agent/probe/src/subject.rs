@@ -63,7 +63,6 @@ pub struct Functions {
 
 /// The thread that calls, waiting to be told so. It ends when this is dropped.
 pub struct Subject {
-    /// Thread pointer of the thread.
     pub thread_pointer: u64,
     pub counters: u64,
     rounds: Option<SyncSender<(Positioning, usize)>>,

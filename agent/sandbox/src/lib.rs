@@ -36,9 +36,7 @@ pub struct Sandbox<'a> {
 /// What a process may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Processor time, seconds.
     pub processor_time_seconds: u64,
-    /// Address space, bytes.
     pub address_space_bytes: u64,
     pub open_files: u64,
     /// Whether it can start another process or thread, as nobody.

@@ -15,7 +15,6 @@ pub const COLUMN_FAMILIES_MAX: usize = 4096;
 /// Bytes kept of a file's smallest and largest key; longer ones are cut to a bound that holds as well.
 pub const KEY_BYTES_MAX: usize = 1024;
 
-/// A column family of a database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ColumnFamily {
     pub name: String,

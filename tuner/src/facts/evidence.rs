@@ -112,7 +112,6 @@ impl BlockFetches {
 pub struct FileReads {
     /// File number, as in `000123.sst`.
     pub number: u64,
-    /// What was fetched from it.
     pub fetches: BlockFetches,
     /// Fetches by latency: the bucket at index n counts those that took from 2^n to 2^(n+1) ns.
     pub latency_histogram: Vec<u64>,
@@ -132,7 +131,6 @@ pub struct EventCosts {
     pub tombstone_learnt: bool,
     /// Time per block-cache miss that was not timed itself.
     pub ns_per_block_read: f64,
-    /// Where that is from.
     pub block_read_source: BlockReadSource,
 }
 
@@ -251,7 +249,6 @@ pub struct SstFile {
     pub column_family: String,
     /// Level, 0 first.
     pub level: u32,
-    /// Size of the file.
     pub size_bytes: u64,
     /// `num_entries`, deletions included.
     pub entries: u64,

@@ -13,7 +13,6 @@ pub const REDACTED_BYTES_SHOWN: usize = 4;
 pub struct Key(Vec<u8>);
 
 impl Key {
-    /// A key of these bytes.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Key {
         Key(bytes.into())
     }

@@ -96,9 +96,7 @@ impl Latencies {
 /// A 99th percentile before an action and while it runs, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatencyReading {
-    /// Before.
     pub before_ns: f64,
-    /// Now.
     pub now_ns: f64,
 }
 

@@ -27,7 +27,6 @@ pub const CHECKPOINT_FLUSH_NS_MAX: i64 = 60_000_000_000;
 pub struct Inode {
     /// Device of its file system.
     pub device: u64,
-    /// Its number there.
     pub number: u64,
 }
 

@@ -29,7 +29,6 @@ const COMPRESSION_DISABLED: &str = "kDisableCompressionOption";
 pub enum Against {
     /// Tombstones in memtables.
     MemtableTombstones,
-    /// Reading many blocks.
     BlockReads,
 }
 

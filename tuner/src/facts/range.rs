@@ -13,7 +13,6 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// All keys.
     pub fn everything() -> KeyRange {
         KeyRange { begin: Key::default(), end: None }
     }

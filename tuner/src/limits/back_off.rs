@@ -45,7 +45,6 @@ impl Retry {
         if left > back_off.longest_seconds { 0 } else { left }
     }
 
-    /// It has failed.
     pub fn fail(&mut self, back_off: BackOff, now: Timestamp) {
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         let pause = back_off.pause_seconds(self.failures_in_a_row);

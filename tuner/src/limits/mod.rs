@@ -7,5 +7,6 @@ pub mod daily;
 pub mod governor;
 pub mod guard;
 pub mod price_correction;
+mod readings;
 pub mod schedule;
 pub mod throttle;

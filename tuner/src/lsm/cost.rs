@@ -101,7 +101,6 @@ impl Levels {
         self.size_bytes
     }
 
-    /// What its options are.
     pub fn options(&self) -> &ColumnFamilyOptions {
         &self.options
     }

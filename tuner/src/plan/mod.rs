@@ -1,11 +1,13 @@
 //! The plan: what to do now, what not to do, and why. A pure function of its input.
 
 pub mod ends;
+mod families;
 pub(crate) mod left_out;
 pub(crate) mod planner;
 pub(crate) mod queue;
 pub(crate) mod remedy;
 pub mod reprice;
+mod rules;
 pub mod slice;
 
 use crate::facts::evidence::Evidence;
@@ -17,6 +19,7 @@ use crate::policy::{Policy, TargetPolicy, TimeSpan};
 use crate::rank::RangeAssessment;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// Most compactions in one plan: by the time of the last one the first one's evidence is old.
 pub const COMPACTIONS_MAX: usize = 64;
@@ -47,7 +50,6 @@ pub struct Budget {
 pub struct PlanInput<'a> {
     /// What the operator wants.
     pub policy: &'a Policy,
-    /// Targets to plan for.
     pub targets: &'a [PlanTarget<'a>],
     /// What may be spent.
     pub budget: Budget,
@@ -86,20 +88,15 @@ pub enum Action {
     Flush(Flush),
     /// Set an option of a column family.
     SetOptions(SetOptions),
-    /// Set a throttle.
     SetThrottle(SetThrottle),
 }
 
 /// A range, or a slice of one, to compact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompactRange {
-    /// Target's name.
     pub target: String,
-    /// Database directory.
     pub database: String,
-    /// Column family.
     pub column_family: String,
-    /// Keys to compact.
     pub range: KeyRange,
     /// The assessment it came from, of the whole range: where the relief is to be looked for.
     pub before: Box<RangeAssessment>,
@@ -116,9 +113,7 @@ pub struct CompactRange {
     pub linked_bytes: u64,
     /// Pain that compacting these keys should relieve.
     pub relief_seconds_per_second: f64,
-    /// Deletions in them.
     pub deletions: u64,
-    /// Why, in words.
     pub reason: String,
 }
 
@@ -137,23 +132,18 @@ impl CompactRange {
 /// A column family to flush: the tombstones that hurt lie in its memtables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Flush {
-    /// Target's name.
     pub target: String,
-    /// Database directory.
     pub database: String,
-    /// Column family.
     pub column_family: String,
     /// The ranges that hurt.
     pub ranges: Vec<KeyRange>,
     /// The worst of them: where the relief is to be looked for.
     pub before: Box<RangeAssessment>,
-    /// Pain of all of them.
     pub pain_seconds_per_second: f64,
     /// Bytes it would write: a full memtable at most.
     pub cost_bytes: u64,
     /// Pain it should relieve.
     pub relief_seconds_per_second: f64,
-    /// Why, in words.
     pub reason: String,
 }
 
@@ -173,11 +163,8 @@ impl Flush {
 /// An option of a column family to set while its database is open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SetOptions {
-    /// Target's name.
     pub target: String,
-    /// Database directory.
     pub database: String,
-    /// Column family.
     pub column_family: String,
     /// RocksDB's name of the option.
     pub name: String,
@@ -189,11 +176,9 @@ pub struct SetOptions {
     pub ranges: Vec<KeyRange>,
     /// The worst of them: where the relief is to be looked for.
     pub before: Box<RangeAssessment>,
-    /// Pain of all of them.
     pub pain_seconds_per_second: f64,
     /// Pain it should relieve.
     pub relief_seconds_per_second: f64,
-    /// Why, in words.
     pub reason: String,
 }
 
@@ -229,14 +214,11 @@ fn predicted_share(worst: &RangeAssessment, pain: f64, relief: f64) -> RangeAsse
     predicted(worst, relief * share)
 }
 
-/// A throttle to set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SetThrottle {
-    /// Target's name.
     pub target: String,
     /// Throttle's name.
     pub name: String,
-    /// Its value.
     pub value: String,
     /// Program and arguments that set it.
     pub command: Vec<String>,
@@ -248,7 +230,6 @@ pub struct SetThrottle {
     pub restore: Option<ThrottleRestore>,
     /// How long each of the commands may run.
     pub timeout: TimeSpan,
-    /// Why, in words.
     pub reason: String,
 }
 
@@ -269,9 +250,7 @@ impl SetThrottle {
 }
 
 /// Why a range is left alone.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::IntoStaticStr,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Rule {
@@ -349,18 +328,14 @@ impl Rule {
 /// A range that is left alone, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// Target's name.
     pub target: String,
-    /// Database directory.
     pub database: String,
     /// Column family; `None` where no probe could tell.
     pub column_family: Option<String>,
-    /// Keys.
     pub range: KeyRange,
     /// Column family and range, keys shown as the policy allows.
     pub subject: String,
     /// The rule that refused it.
     pub rule: Rule,
-    /// In words, with the numbers.
     pub reason: String,
 }

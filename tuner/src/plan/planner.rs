@@ -3,14 +3,13 @@
 //! The plan's types and the entry point are in [`crate::plan`]; what is done about a range is chosen in
 //! [`crate::plan::remedy`].
 
-use crate::facts::comparator::Order;
-use crate::facts::evidence::{Evidence, Observation, SstFile};
-use crate::facts::lineage::Lineage;
+use super::families::{Families, Family};
+use super::rules::{Refused, is_bytewise, may_be_acted_on, worth_it};
+use crate::facts::evidence::{Evidence, SstFile};
 use crate::facts::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::facts::range::KeyRange;
 use crate::limits::schedule::io_budget_at;
 use crate::limits::throttle::{ThrottleStep, throttle_values};
-use crate::lsm::cost::Levels;
 use crate::plan::left_out::LeftOut;
 use crate::plan::queue::{DisplacedBy, QUEUE_CAPACITY, Queue, Wanted};
 use crate::plan::remedy::{Case, Remedy, are_in_memtables};
@@ -19,14 +18,11 @@ use crate::plan::{
     Action, COMPACTIONS_MAX, CompactRange, Flush, Plan, PlanInput, PlanTarget, REFUSALS_MAX, Refusal, Rule,
     SetOptions, SetThrottle,
 };
-use crate::policy::{Mode, Naming, Policy, RemedyKind, TargetPolicy};
-use crate::rank::{AssessError, RangeAssessment, assess, by_column_family, compare, observations_of, parts};
+use crate::policy::{Mode, RemedyKind};
+use crate::rank::{AssessError, RangeAssessment, assess, compare};
 use crate::run::cooldown::has_rested;
 use crate::{rank::ranker, words};
 use std::collections::BTreeMap;
-
-/// Least share of a range's pain that compaction must relieve; below it readers wait for block reads.
-const RELIEF_SHARE_MIN: f64 = 0.1;
 
 /// A slice that relieves less than this share of what its range does on average, per byte, is left out: at
 /// the edge of a range a whole file would be rewritten for a sliver of it.
@@ -57,43 +53,6 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, AssessError> {
     let refusals = planner.refusals();
     let budget_bytes = input.budget.available_bytes;
     Ok(Plan { at: input.now, budget_bytes, cost_bytes, actions, refusals, assessments })
-}
-
-/// One database's column families, looked up as they are needed.
-pub(crate) struct Families<'a> {
-    evidence: &'a Evidence,
-    observations: BTreeMap<Option<&'a str>, Vec<&'a Observation>>,
-    by_name: BTreeMap<&'a str, Family>,
-}
-
-/// What is needed to choose a remedy in a column family.
-pub(crate) struct Family {
-    levels: Levels,
-    parts: Vec<SstFile>,
-    options: ColumnFamilyOptions,
-}
-
-impl<'a> Families<'a> {
-    pub(crate) fn of(evidence: &'a Evidence) -> Families<'a> {
-        let observations = by_column_family(evidence, observations_of(evidence));
-        Families { evidence, observations, by_name: BTreeMap::new() }
-    }
-
-    fn get(&mut self, name: &str) -> Option<&Family> {
-        let is_it = |known: Option<&str>| known == Some(name);
-        let (name, observations) = self.observations.iter().find(|(known, _)| is_it(**known))?;
-        let family = || Family::of(self.evidence, name.unwrap_or(""), observations);
-        Some(self.by_name.entry((*name)?).or_insert_with(family))
-    }
-}
-
-impl Family {
-    fn of(evidence: &Evidence, name: &str, observations: &[&Observation]) -> Family {
-        let files: Vec<&SstFile> = evidence.files.iter().filter(|file| file.column_family == name).collect();
-        let options = evidence.options_of(name);
-        let levels = Levels::of_linked(&files, &options, &evidence.linked_files);
-        Family { levels, parts: parts(evidence, name, observations), options }
-    }
 }
 
 /// Target, database directory and column family.
@@ -175,7 +134,7 @@ impl<'a> Planner<'a> {
         target: &PlanTarget<'_>,
         families: &mut Families<'_>,
         range: &RangeAssessment,
-    ) -> Result<(), (Rule, String)> {
+    ) -> Result<(), Refused> {
         let evidence = families.evidence;
         let column_family = self.objection(target, evidence, range)?;
         let Some(family) = families.get(&column_family) else {
@@ -245,7 +204,7 @@ impl<'a> Planner<'a> {
         (family, evidence): (&Family, &Evidence),
         column_family: &str,
         range: &RangeAssessment,
-    ) -> Result<(), (Rule, String)> {
+    ) -> Result<(), Refused> {
         if family.levels.style() == CompactionStyle::Fifo {
             let reason =
                 "with FIFO compaction a range cannot be compacted: files are dropped when they are old";
@@ -378,7 +337,7 @@ impl<'a> Planner<'a> {
         target: &PlanTarget<'_>,
         evidence: &Evidence,
         range: &RangeAssessment,
-    ) -> Result<String, (Rule, String)> {
+    ) -> Result<String, Refused> {
         if self.input.policy.mode_of(target.policy) == Mode::Observe {
             return Err((Rule::ModeObserve, "the policy's mode for this target is observe".to_owned()));
         }
@@ -425,7 +384,7 @@ impl<'a> Planner<'a> {
         column_family: &str,
         range: &KeyRange,
         remedy: RemedyKind,
-    ) -> Result<(), (Rule, String)> {
+    ) -> Result<(), Refused> {
         let past = evidence.past_actions.iter().filter(|past| {
             past.column_family == column_family && past.remedy == remedy && past.range.overlaps(range)
         });
@@ -511,94 +470,9 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Whether a comparator's order is bytewise: ranges are, and in another order their ends would be the wrong
-/// way round, or somewhere else.
-fn is_bytewise(comparator: &str) -> bool {
-    Order::of_comparator(comparator) == Some(Order::Bytewise)
-}
-
-/// Whether the database may be acted on at all. A checkpoint may be where the policy names it, and what is
-/// open for reading only never: RocksDB compacts nothing there.
-fn may_be_acted_on(policy: &TargetPolicy, evidence: &Evidence) -> Result<(), (Rule, String)> {
-    let (name, database) = (&policy.name, &evidence.database);
-    let is_named = match policy.naming(database) {
-        Naming::Excluded(pattern) => {
-            let reason = format!("the policy's target {name} excludes {database} ({pattern})");
-            return Err((Rule::ExcludedDatabase, reason));
-        }
-        Naming::NotIncluded => {
-            let reason = format!("the policy's target {name} does not include {database}");
-            return Err((Rule::ExcludedDatabase, reason));
-        }
-        Naming::Included => true,
-        Naming::Unnamed => false,
-    };
-    if evidence.is_read_only {
-        let reason = format!("the process has {database} open only for reading");
-        return Err((Rule::ReadOnlyDatabase, reason));
-    }
-    match &evidence.lineage {
-        Lineage::Derived { reason } if !is_named => Err((
-            Rule::Checkpoint,
-            format!(
-                "{database} is a checkpoint of another database: {reason}; databases.include can name it"
-            ),
-        )),
-        Lineage::Unknown { reason } if !is_named => Err((
-            Rule::PossibleCheckpoint,
-            format!(
-                "{database} may be a checkpoint of another database: {reason}; databases.include can name it"
-            ),
-        )),
-        Lineage::Own | Lineage::Derived { .. } | Lineage::Unknown { .. } => Ok(()),
-    }
-}
-
 /// Compacting takes bytes that are rewritten, and bytes that hard links keep on the disk beside them.
 fn worth(relief: f64, cost_bytes: u64, linked_bytes: u64) -> f64 {
     ranker::worth(relief, cost_bytes.saturating_add(linked_bytes))
-}
-
-/// Whether a range hurts enough and compacting it would help.
-fn worth_it(policy: &Policy, range: &RangeAssessment) -> Result<(), (Rule, String)> {
-    let limit = policy.thresholds.pain.seconds_per_second();
-    let pain = words::pain(range.pain_seconds_per_second);
-    if range.pain_seconds_per_second < limit {
-        return Err((
-            Rule::BelowThreshold,
-            format!("readers lose {pain}, less than {}", policy.thresholds.pain),
-        ));
-    }
-    let enough = range.pain_seconds_per_second * RELIEF_SHARE_MIN;
-    if range.relief_seconds_per_second < enough
-        && range.relief_seconds_per_second + range.unexplained_seconds_per_second >= enough
-    {
-        let reason = format!(
-            "of {} tombstones that each operation skips {} are neither in SST files nor known to be in memtables: \
-             whether a compaction would drop them is not known",
-            words::number(range.tombstones_per_seek),
-            words::number(range.unexplained_tombstones_per_seek),
-        );
-        return Err((Rule::Unexplained, reason));
-    }
-    if range.relief_seconds_per_second < enough {
-        let misses = words::number(range.misses_per_seek);
-        let relief = words::pain(range.relief_seconds_per_second);
-        let reason = format!(
-            "of {pain} only {relief} are lost to tombstones: readers wait for {misses} block reads each"
-        );
-        return Err((Rule::NoRelief, reason));
-    }
-    // Where they are in memtables the files' density says nothing about the range.
-    if range.density < policy.thresholds.density && !are_in_memtables(range) {
-        let (density, least) = (words::percent(range.density), words::percent(policy.thresholds.density));
-        let cost = words::bytes(range.cost_bytes.unwrap_or_default());
-        let reason = format!(
-            "{density} of the entries are deletions, less than {least}; compacting would rewrite {cost}"
-        );
-        return Err((Rule::LowDensity, reason));
-    }
-    Ok(())
 }
 
 /// All slices of a range together.

@@ -40,7 +40,6 @@ impl Wanted {
 pub struct Displaced {
     /// What is out.
     pub wanted: Wanted,
-    /// Why.
     pub cause: DisplacedBy,
 }
 

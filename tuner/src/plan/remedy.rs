@@ -53,13 +53,9 @@ pub enum Remedy {
     /// Compact the range by slices.
     Compact,
     /// Leave it for now, for the reason that is given.
-    Wait {
-        /// In words, with the numbers.
-        reason: String,
-    },
+    Wait { reason: String },
     /// Set an option of the column family.
     SetOption {
-        /// Which.
         option: &'static RunTimeOption,
         /// The value in force, to be put back one day.
         restore: String,
@@ -73,7 +69,6 @@ pub enum Remedy {
 /// What is known of a range that hurts.
 #[derive(Clone, Copy, Debug)]
 pub struct Case<'a> {
-    /// The range.
     pub range: &'a RangeAssessment,
     /// Its column family's options.
     pub options: &'a ColumnFamilyOptions,

@@ -21,7 +21,6 @@ pub const PARTS_MAX: usize = 1024;
 /// What one compaction takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slice {
-    /// Its keys.
     pub range: KeyRange,
     /// What is done with the bottommost level's files.
     pub bottommost: Bottommost,

@@ -5,6 +5,7 @@ use super::{DatabasesPolicy, Mode, Naming, ProbePolicy, SqlPolicy, TimeSpan, pre
 use crate::facts::prefix::PrefixRule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// Placeholders that `exec.compact` may hold; the agent fills them in.
 pub const EXEC_PLACEHOLDERS: [&str; 5] = ["{begin_hex}", "{end_hex}", "{column_family}", "{path}", "{pid}"];
@@ -167,7 +168,7 @@ impl ActuatorKind {
     Serialize,
     Deserialize,
     JsonSchema,
-    strum::IntoStaticStr,
+    IntoStaticStr,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]

@@ -31,18 +31,12 @@ pub enum AssessError {
     #[error(
         "{database}: the window has {observations} observations and a duration of zero; open a new window"
     )]
-    WindowWithoutDuration {
-        /// Database directory.
-        database: String,
-        /// How many.
-        observations: usize,
-    },
+    WindowWithoutDuration { database: String, observations: usize },
     /// The join failed; that is a defect.
     #[error(
         "{database}: joining observations and files failed: {source}; please report it with this message"
     )]
     Join {
-        /// Database directory.
         database: String,
         /// What Polars said.
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -52,9 +46,7 @@ pub enum AssessError {
 /// One range that readers lost time in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RangeAssessment {
-    /// Target's name.
     pub target: String,
-    /// Database directory.
     pub database: String,
     /// Column family; `None` where no probe could tell: then the range is everything, and is only reported.
     pub column_family: Option<String>,
@@ -62,7 +54,6 @@ pub struct RangeAssessment {
     /// no column family either.
     #[serde(default)]
     pub ambiguous: bool,
-    /// Its keys.
     pub range: KeyRange,
     /// Painful operations that lost time in it, per second.
     pub operations_per_second: f64,
@@ -110,7 +101,6 @@ pub struct RangeAssessment {
     /// Relief per byte rewritten (at least [`crate::rank::ranker::COST_BYTES_MIN`] bytes): the rank. 0 where
     /// the cost is not known.
     pub relief_per_byte: f64,
-    /// In words.
     pub reason: String,
 }
 

@@ -94,7 +94,6 @@ impl<const KEY: usize, const VALUE: usize> Table for HashTable<KEY, VALUE> {
     }
 }
 
-/// A value, where there is one.
 fn found<const VALUE: usize>(value: Result<[u8; VALUE], MapError>) -> Result<Option<Vec<u8>>, LoaderError> {
     match value {
         Ok(value) => Ok(Some(value.to_vec())),
