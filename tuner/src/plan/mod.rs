@@ -1,7 +1,6 @@
 //! The plan: what to do now, what not to do, and why. A pure function of its input.
 
 pub mod ends;
-mod families;
 pub(crate) mod left_out;
 pub(crate) mod planner;
 pub(crate) mod queue;

@@ -3,7 +3,6 @@
 //! The plan's types and the entry point are in [`crate::plan`]; what is done about a range is chosen in
 //! [`crate::plan::remedy`].
 
-use super::families::{Families, Family};
 use super::rules::{Refused, is_bytewise, may_be_acted_on, worth_it};
 use crate::facts::evidence::{Evidence, SstFile};
 use crate::facts::options::{ColumnFamilyOptions, CompactionStyle};
@@ -19,7 +18,8 @@ use crate::plan::{
     SetOptions, SetThrottle,
 };
 use crate::policy::{Mode, RemedyKind};
-use crate::rank::{AssessError, RangeAssessment, assess, compare};
+use crate::rank::families::{Families, Family, families};
+use crate::rank::{AssessError, RangeAssessment, assess_families, compare};
 use crate::run::cooldown::has_rested;
 use crate::{rank::ranker, words};
 use std::collections::BTreeMap;
@@ -40,10 +40,10 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, AssessError> {
     for target in input.targets {
         actions.extend(planner.throttles(target));
         for evidence in target.evidence {
-            let ranges = assess(evidence, target.policy, input.policy)?;
-            let mut families = Families::of(evidence);
+            let families = families(evidence);
+            let ranges = assess_families(evidence, &families, target.policy, input.policy)?;
             for range in &ranges {
-                planner.consider(target, &mut families, range);
+                planner.consider(target, (evidence, &families), range);
             }
             assessments.extend(ranges);
         }
@@ -109,10 +109,10 @@ impl<'a> Planner<'a> {
     pub(crate) fn consider(
         &mut self,
         target: &PlanTarget<'_>,
-        families: &mut Families<'_>,
+        evidence: (&Evidence, &Families<'_>),
         range: &RangeAssessment,
     ) {
-        let outcome = self.remedy(target, families, range);
+        let outcome = self.remedy(target, evidence, range);
         if let Err((rule, reason)) = outcome {
             let reason = words::with_estimate(reason, range.is_estimated);
             let refusal = Refusal {
@@ -132,12 +132,11 @@ impl<'a> Planner<'a> {
     fn remedy(
         &mut self,
         target: &PlanTarget<'_>,
-        families: &mut Families<'_>,
+        (evidence, families): (&Evidence, &Families<'_>),
         range: &RangeAssessment,
     ) -> Result<(), Refused> {
-        let evidence = families.evidence;
         let column_family = self.objection(target, evidence, range)?;
-        let Some(family) = families.get(&column_family) else {
+        let Some(family) = families.get(column_family.as_str()) else {
             let reason = "its files and its readers were not seen together".to_owned();
             return Err((Rule::UnknownColumnFamily, reason));
         };

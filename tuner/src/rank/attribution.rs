@@ -11,10 +11,8 @@
 
 use crate::facts::evidence::{MemtableDeletions, Observation, SeekKind, SstFile};
 use crate::facts::key::Key;
-use crate::facts::options::ColumnFamilyOptions;
 use crate::facts::range::KeyRange;
 use crate::loss::read_time::{Events, Loss, events};
-use crate::lsm::cost::Levels;
 use crate::lsm::share::{Share, share_of, share_of_all};
 use crate::rank::candidate::{CandidateInput, candidates, overlapping, shares};
 use crate::rank::join::RangeRow;
@@ -27,7 +25,6 @@ const LIVE_ENTRIES_SLACK: u64 = 1000;
 
 /// One column family, cut into candidate ranges.
 pub(crate) struct ColumnFamily<'a> {
-    pub(crate) levels: Levels,
     pub(crate) ranges: Vec<KeyRange>,
     shares: Vec<Share>,
     files_in_range: Vec<Vec<&'a SstFile>>,
@@ -40,10 +37,8 @@ pub(crate) struct ColumnFamily<'a> {
 
 impl<'a> ColumnFamily<'a> {
     pub(crate) fn new(
-        files: &[&'a SstFile],
         parts: &[&'a SstFile],
         input: &CandidateInput<'_>,
-        options: &ColumnFamilyOptions,
         memtables: Option<MemtableDeletions>,
         first_range: u32,
     ) -> ColumnFamily<'a> {
@@ -58,8 +53,7 @@ impl<'a> ColumnFamily<'a> {
             }
         }
         let memtable_deletions = memtables.map_or(0, MemtableDeletions::total);
-        let levels = Levels::of(files, options);
-        ColumnFamily { levels, ranges, shares, files_in_range, memtable_deletions, first_range }
+        ColumnFamily { ranges, shares, files_in_range, memtable_deletions, first_range }
     }
 
     /// The range with this number among all column families' ranges.
@@ -342,7 +336,7 @@ mod tests {
             range_bytes_max: 1 << 30,
             density: 0.1,
         };
-        let family = ColumnFamily::new(&files, &files, &input, &ColumnFamilyOptions::default(), None, 0);
+        let family = ColumnFamily::new(&files, &input, None, 0);
         let shares = family.observation_shares(operation, EventCosts::default().loss(operation));
         let begin = |number| family.range(number).map(|range| range.begin.clone()).unwrap_or_default();
         let elsewhere = |share: &RangeRow| share.memtable_tombstones + share.unexplained_tombstones;
@@ -412,8 +406,7 @@ mod tests {
                 density: 0.1,
             };
             let deletions = memtables.map(|active| MemtableDeletions { active, immutable: active / 3 });
-            let options = ColumnFamilyOptions::default();
-            let family = ColumnFamily::new(&files, &parts, &input, &options, deletions, 7);
+            let family = ColumnFamily::new(&parts, &input, deletions, 7);
             let loss = EventCosts::default().loss(&operation);
             let shares = family.observation_shares(&operation, loss);
             let sum = |value: fn(&RangeRow) -> u64| shares.iter().map(value).sum::<u64>();

@@ -2,15 +2,18 @@
 
 pub(crate) mod attribution;
 pub(crate) mod candidate;
+pub(crate) mod families;
 pub(crate) mod join;
 pub(crate) mod ranker;
 
+pub use self::families::OBSERVATIONS_MAX;
+
+use self::families::{Families, Family, by_column_family, families, observations_of};
 use crate::facts::evidence::{BlockReadSource, EventCosts, Evidence, Observation, SstFile};
 use crate::facts::range::KeyRange;
 use crate::loss::read_time::{Events, Scale, events};
 use crate::lsm::cost::{Bottommost, Levels};
 use crate::lsm::share::Share;
-use crate::lsm::tombstone_placement::{Walks, concentrate};
 use crate::plan::remedy::mostly;
 use crate::policy::{Policy, TargetPolicy};
 use crate::rank::attribution::ColumnFamily;
@@ -18,10 +21,6 @@ use crate::rank::candidate::CandidateInput;
 use crate::rank::join::{RangeRow, join};
 use crate::words;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// Most observations of one window that are looked at; the rest counts as lost records do.
-pub const OBSERVATIONS_MAX: usize = 100_000;
 
 /// Why evidence could not be assessed.
 #[derive(Debug, thiserror::Error)]
@@ -117,6 +116,16 @@ pub fn assess(
     target_policy: &TargetPolicy,
     policy: &Policy,
 ) -> Result<Vec<RangeAssessment>, AssessError> {
+    assess_families(evidence, &families(evidence), target_policy, policy)
+}
+
+/// The same, with the evidence's column families.
+pub(crate) fn assess_families(
+    evidence: &Evidence,
+    families: &Families<'_>,
+    target_policy: &TargetPolicy,
+    policy: &Policy,
+) -> Result<Vec<RangeAssessment>, AssessError> {
     let observations = observations_of(evidence);
     if observations.is_empty() {
         return Ok(Vec::new());
@@ -132,19 +141,11 @@ pub fn assess(
         costs,
         factor: Scale::of(&evidence.window, &evidence.sentinel).factor() * left_out(evidence),
     };
-    let by_name = by_column_family(evidence, observations);
     let ambiguous: Vec<&Observation> = observations.iter().filter(|seen| seen.ambiguous).collect();
-    let parts: BTreeMap<&str, Vec<SstFile>> = by_name
-        .iter()
-        .filter_map(|(name, observations)| Some(((*name)?, parts(evidence, (*name)?, observations))))
-        .collect();
     let mut picture = Picture::default();
-    for (name, observations) in by_name {
-        match name {
-            Some(name) => {
-                let parts = parts.get(name).map_or(&[][..], Vec::as_slice);
-                picture.add(&assessor, target_policy, name, &observations, parts);
-            }
+    for (name, observations) in by_column_family(evidence) {
+        match name.and_then(|name| families.get_key_value(name)) {
+            Some(family) => picture.add(&assessor, target_policy, family, &observations),
             None => picture.unknown = picture.add_nowhere(&assessor, &observations),
         }
     }
@@ -156,11 +157,6 @@ pub fn assess(
         rows.iter().filter_map(|row| assessor.assessment(&picture, row)).collect();
     assessments.sort_by(compare);
     Ok(assessments)
-}
-
-/// The observations that are looked at.
-pub(crate) fn observations_of(evidence: &Evidence) -> &[Observation] {
-    evidence.observations.get(..OBSERVATIONS_MAX).unwrap_or(&evidence.observations)
 }
 
 /// Observations for each one that is looked at, at least 1.
@@ -180,27 +176,6 @@ pub(crate) fn compare(one: &RangeAssessment, two: &RangeAssessment) -> std::cmp:
         .then_with(|| place(one).cmp(&place(two)))
 }
 
-/// Observations by column family. Where a probe could not tell and only one column family has files,
-/// it is that one. Those whose iterator is not known are left out.
-pub(crate) fn by_column_family<'a>(
-    evidence: &'a Evidence,
-    observations: &'a [Observation],
-) -> BTreeMap<Option<&'a str>, Vec<&'a Observation>> {
-    let names: BTreeSet<&str> = evidence.files.iter().map(|file| file.column_family.as_str()).collect();
-    let only = if names.len() == 1 { names.first().copied() } else { None };
-    let mut groups: BTreeMap<Option<&str>, Vec<&Observation>> = BTreeMap::new();
-    for observation in observations.iter().filter(|seen| !seen.ambiguous) {
-        groups.entry(observation.column_family.as_deref().or(only)).or_default().push(observation);
-    }
-    groups
-}
-
-/// A column family's files for the statistics: deletions where readers walked over them.
-pub(crate) fn parts(evidence: &Evidence, name: &str, observations: &[&Observation]) -> Vec<SstFile> {
-    let files: Vec<&SstFile> = evidence.files.iter().filter(|file| file.column_family == name).collect();
-    concentrate(&files, &Walks::of(observations.iter().copied()))
-}
-
 struct Assessor<'a> {
     evidence: &'a Evidence,
     policy: &'a Policy,
@@ -212,7 +187,7 @@ struct Assessor<'a> {
 /// All column families with their shares, ranges numbered through.
 #[derive(Default)]
 struct Picture<'a> {
-    families: Vec<(&'a str, ColumnFamily<'a>)>,
+    families: Vec<(&'a str, &'a Levels, ColumnFamily<'a>)>,
     /// The range of operations whose column family is not known.
     unknown: Option<u32>,
     /// The range of those whose iterator is not known.
@@ -227,16 +202,16 @@ impl<'a> Picture<'a> {
         &mut self,
         assessor: &Assessor<'a>,
         target_policy: &TargetPolicy,
-        name: &'a str,
+        (name, family): (&&'a str, &'a Family),
         observations: &[&Observation],
-        parts: &'a [SstFile],
     ) {
+        let name = *name;
         let evidence = assessor.evidence;
         let files: Vec<&SstFile> = evidence.files.iter().filter(|file| file.column_family == name).collect();
         let waiting =
             evidence.past_actions.iter().filter(|past| past.column_family == name && past.awaits_verdict);
         let kept: Vec<&KeyRange> = waiting.map(|past| &past.range).collect();
-        let parts: Vec<&SstFile> = parts.iter().collect();
+        let parts: Vec<&SstFile> = family.parts.iter().collect();
         let input = CandidateInput {
             files: &files,
             parts: &parts,
@@ -246,17 +221,16 @@ impl<'a> Picture<'a> {
             range_bytes_max: assessor.policy.range_bytes_max.bytes(),
             density: assessor.policy.thresholds.density,
         };
-        let options = evidence.options_of(name);
         let memtables = evidence.memtables.get(name).copied();
-        let family = ColumnFamily::new(&files, &parts, &input, &options, memtables, self.next_range);
-        let ranges = u32::try_from(family.ranges.len()).unwrap_or(u32::MAX);
+        let cut = ColumnFamily::new(&parts, &input, memtables, self.next_range);
+        let ranges = u32::try_from(cut.ranges.len()).unwrap_or(u32::MAX);
         self.next_range = self.next_range.saturating_add(ranges);
-        self.file_shares.extend(family.file_shares());
+        self.file_shares.extend(cut.file_shares());
         for observation in observations {
             let loss = assessor.costs.loss(observation);
-            self.observation_shares.extend(family.observation_shares(observation, loss));
+            self.observation_shares.extend(cut.observation_shares(observation, loss));
         }
-        self.families.push((name, family));
+        self.families.push((name, &family.levels, cut));
     }
 
     /// Operations that lie nowhere in the key space; the number of the range that stands for them.
@@ -293,9 +267,11 @@ impl<'a> Picture<'a> {
         if [self.unknown, self.ambiguous].contains(&Some(number)) {
             return Some((None, KeyRange::everything(), None));
         }
-        let found =
-            self.families.iter().find_map(|(name, family)| Some((name, family, family.range(number)?)));
-        found.map(|(name, family, range)| (Some(*name), range.clone(), Some(&family.levels)))
+        let found = self
+            .families
+            .iter()
+            .find_map(|(name, levels, cut)| Some((Some(*name), cut.range(number)?.clone(), Some(*levels))));
+        found
     }
 }
 

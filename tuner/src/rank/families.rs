@@ -1,0 +1,54 @@
+//! A database's column families, made ready once for ranking and for planning.
+
+use crate::facts::evidence::{Evidence, Observation, SstFile};
+use crate::facts::options::ColumnFamilyOptions;
+use crate::lsm::cost::Levels;
+use crate::lsm::tombstone_placement::{Walks, concentrate};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most observations of one window that are looked at; the rest counts as lost records do.
+pub const OBSERVATIONS_MAX: usize = 100_000;
+
+/// One column family that readers were seen in.
+pub(crate) struct Family {
+    pub(crate) levels: Levels,
+    /// Its files for the statistics: deletions where readers walked over them.
+    pub(crate) parts: Vec<SstFile>,
+    pub(crate) options: ColumnFamilyOptions,
+}
+
+pub(crate) type Families<'a> = BTreeMap<&'a str, Family>;
+
+/// The column families that observations are known to be in.
+pub(crate) fn families(evidence: &Evidence) -> Families<'_> {
+    let groups = by_column_family(evidence);
+    let known = groups.iter().filter_map(|(name, seen)| Some(((*name)?, seen)));
+    known.map(|(name, seen)| (name, Family::of(evidence, name, seen))).collect()
+}
+
+impl Family {
+    fn of(evidence: &Evidence, name: &str, observations: &[&Observation]) -> Family {
+        let files: Vec<&SstFile> = evidence.files.iter().filter(|file| file.column_family == name).collect();
+        let options = evidence.options_of(name);
+        let levels = Levels::of_linked(&files, &options, &evidence.linked_files);
+        let parts = concentrate(&files, &Walks::of(observations.iter().copied()));
+        Family { levels, parts, options }
+    }
+}
+
+/// The observations that are looked at.
+pub(super) fn observations_of(evidence: &Evidence) -> &[Observation] {
+    evidence.observations.get(..OBSERVATIONS_MAX).unwrap_or(&evidence.observations)
+}
+
+/// Observations by column family. Where a probe could not tell and only one column family has files,
+/// it is that one. Those whose iterator is not known are left out.
+pub(super) fn by_column_family(evidence: &Evidence) -> BTreeMap<Option<&str>, Vec<&Observation>> {
+    let names: BTreeSet<&str> = evidence.files.iter().map(|file| file.column_family.as_str()).collect();
+    let only = if names.len() == 1 { names.first().copied() } else { None };
+    let mut groups: BTreeMap<Option<&str>, Vec<&Observation>> = BTreeMap::new();
+    for observation in observations_of(evidence).iter().filter(|seen| !seen.ambiguous) {
+        groups.entry(observation.column_family.as_deref().or(only)).or_default().push(observation);
+    }
+    groups
+}
