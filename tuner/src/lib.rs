@@ -31,7 +31,7 @@ pub use plan::{
 };
 pub use policy::{Policy, PolicyError, TargetPolicy};
 pub use range::KeyRange;
-pub use rank::{AssessError, RangeAssessment, assess};
+pub use rank::{AssessError, RangeAssessment, assess, families};
 pub use schedule::{BudgetBucket, io_budget_at};
 pub use throttle::{
     KnownThrottles, ThrottleRestore, ThrottleSetting, ThrottleState, ThrottleStep, throttle_values,

@@ -13,7 +13,7 @@ use sexton_tuner::options::{ColumnFamilyOptions, CompactionStyle};
 use sexton_tuner::policy::{Mode, RemedyKind};
 use sexton_tuner::{
     Action, Budget, CompactRange, Evidence, Flush, Key, KeyRange, KnownThrottles, Plan, PlanInput,
-    PlanTarget, Policy, RangeAssessment, SetOptions, TargetPolicy, assess, plan,
+    PlanTarget, Policy, RangeAssessment, SetOptions, TargetPolicy, assess, families, plan,
 };
 use std::collections::BTreeSet;
 
@@ -342,7 +342,7 @@ proptest! {
         }
         let policy = Policy::parse(POLICY).unwrap();
         let target = policy.targets.first().unwrap();
-        let assessed = |database: &Evidence| assess(database, target, &policy).unwrap();
+        let assessed = |database: &Evidence| assess(database, &families(database), target, &policy).unwrap();
         let mut before: Vec<_> = Vec::new();
         for count in 1..=databases.len() {
             let now: Vec<_> = in_one_process(&databases[..count], lost, pace).iter().map(assessed).collect();

@@ -24,7 +24,7 @@ use sexton_tuner::policy::Policy;
 use sexton_tuner::slice::{SliceInput, slices};
 use sexton_tuner::{
     Action, Budget, CompactRange, Evidence, Flush, KeyRange, KnownThrottles, Plan, PlanInput, PlanTarget,
-    RangeAssessment, SetOptions, SetThrottle, ThrottleState, assess, plan, words,
+    RangeAssessment, SetOptions, SetThrottle, ThrottleState, assess, families, plan, words,
 };
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -167,7 +167,9 @@ impl State {
         let mut text = String::new();
         for evidence in &self.evidence {
             let target = self.policy.targets.first().expect("a target");
-            for range in assess(evidence, target, &self.policy).map_err(|error| error.to_string())? {
+            for range in assess(evidence, &families(evidence), target, &self.policy)
+                .map_err(|error| error.to_string())?
+            {
                 text.push_str(&shown(&range, &self.policy));
             }
         }

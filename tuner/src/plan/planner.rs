@@ -18,8 +18,7 @@ use crate::plan::{
     SetOptions, SetThrottle,
 };
 use crate::policy::{Mode, RemedyKind};
-use crate::rank::families::{Families, Family, families};
-use crate::rank::{AssessError, RangeAssessment, assess_families, compare};
+use crate::rank::{AssessError, Families, Family, RangeAssessment, assess, compare, families};
 use crate::run::cooldown::has_rested;
 use crate::{rank::ranker, words};
 use std::collections::BTreeMap;
@@ -41,7 +40,7 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, AssessError> {
         actions.extend(planner.throttles(target));
         for evidence in target.evidence {
             let families = families(evidence);
-            let ranges = assess_families(evidence, &families, target.policy, input.policy)?;
+            let ranges = assess(evidence, &families, target.policy, input.policy)?;
             for range in &ranges {
                 planner.consider(target, (evidence, &families), range);
             }

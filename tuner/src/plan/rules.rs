@@ -1,5 +1,5 @@
-//! Rules that need nothing but a range, its database and the policy: whether these may be acted on, and whether it
-//! is worth it.
+//! Rules that need nothing but a range, its database and the policy: whether these may be acted on, and
+//! whether it is worth it.
 
 use super::Rule;
 use super::remedy::are_in_memtables;

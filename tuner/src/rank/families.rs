@@ -10,17 +10,17 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const OBSERVATIONS_MAX: usize = 100_000;
 
 /// One column family that readers were seen in.
-pub(crate) struct Family {
+pub struct Family {
     pub(crate) levels: Levels,
     /// Its files for the statistics: deletions where readers walked over them.
     pub(crate) parts: Vec<SstFile>,
     pub(crate) options: ColumnFamilyOptions,
 }
 
-pub(crate) type Families<'a> = BTreeMap<&'a str, Family>;
+pub type Families<'a> = BTreeMap<&'a str, Family>;
 
 /// The column families that observations are known to be in.
-pub(crate) fn families(evidence: &Evidence) -> Families<'_> {
+pub fn families(evidence: &Evidence) -> Families<'_> {
     let groups = by_column_family(evidence);
     let known = groups.iter().filter_map(|(name, seen)| Some(((*name)?, seen)));
     known.map(|(name, seen)| (name, Family::of(evidence, name, seen))).collect()

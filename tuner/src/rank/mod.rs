@@ -2,13 +2,13 @@
 
 pub(crate) mod attribution;
 pub(crate) mod candidate;
-pub(crate) mod families;
+mod families;
 pub(crate) mod join;
 pub(crate) mod ranker;
 
-pub use self::families::OBSERVATIONS_MAX;
+pub use self::families::{Families, Family, OBSERVATIONS_MAX, families};
 
-use self::families::{Families, Family, by_column_family, families, observations_of};
+use self::families::{by_column_family, observations_of};
 use crate::facts::evidence::{BlockReadSource, EventCosts, Evidence, Observation, SstFile};
 use crate::facts::range::KeyRange;
 use crate::loss::read_time::{Events, Scale, events};
@@ -110,17 +110,8 @@ impl RangeAssessment {
     }
 }
 
-/// Ranges that readers lost time in, best first.
+/// Ranges that readers lost time in, best first; `families` are the evidence's.
 pub fn assess(
-    evidence: &Evidence,
-    target_policy: &TargetPolicy,
-    policy: &Policy,
-) -> Result<Vec<RangeAssessment>, AssessError> {
-    assess_families(evidence, &families(evidence), target_policy, policy)
-}
-
-/// The same, with the evidence's column families.
-pub(crate) fn assess_families(
     evidence: &Evidence,
     families: &Families<'_>,
     target_policy: &TargetPolicy,
@@ -267,11 +258,9 @@ impl<'a> Picture<'a> {
         if [self.unknown, self.ambiguous].contains(&Some(number)) {
             return Some((None, KeyRange::everything(), None));
         }
-        let found = self
-            .families
+        self.families
             .iter()
-            .find_map(|(name, levels, cut)| Some((Some(*name), cut.range(number)?.clone(), Some(*levels))));
-        found
+            .find_map(|(name, levels, cut)| Some((Some(*name), cut.range(number)?.clone(), Some(*levels))))
     }
 }
 
