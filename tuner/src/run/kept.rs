@@ -185,6 +185,10 @@ impl KeptSetting {
                 self.state = KeptState::InForce;
                 self.put(Some(News::SettingChanged))
             }
+            // A command that has failed may have set it all the same: restoring looks at what is in force.
+            SettingEvent::NotChanged if self.commands.is_some() => {
+                self.step(&SettingEvent::Unwanted("whether it was set is not known"), now)
+            }
             SettingEvent::NotChanged | SettingEvent::Gone => self.remove(None),
             SettingEvent::Unwanted(_) if !self.is_restorable() => self.remove(None),
             SettingEvent::Unwanted(reason) if !matches!(self.state, KeptState::Restoring(_)) => {
@@ -341,6 +345,8 @@ mod tests {
         let (gone, effect) = unreadable.step(&SettingEvent::Unwanted("the policy has changed"), now(0));
         assert!(gone.is_none() && effect.news.is_none());
 
+        let (failed, _) = readable.clone().step(&SettingEvent::NotChanged, now(0));
+        assert!(failed.unwrap().is_to_be_restored(now(0)), "its command may have set it all the same");
         let (mut kept, _) = readable.step(&SettingEvent::AgentRestarted, now(0));
         let mut at = 0;
         for pause in [15, 30, 60, 120, 240, 480, 960, 960] {
