@@ -1,7 +1,7 @@
 //! What the loop waits for: one queue that every worker sends to, and a descriptor that wakes whoever waits.
 
 use crate::discovery::Looked;
-use crate::session::Answer;
+use crate::session::{Answer, Probed};
 use sexton_execute::{ExecuteError, JobOutcome};
 use sexton_inspect::facts::TargetId;
 use std::io::{Read, Write};
@@ -18,6 +18,8 @@ pub enum Event {
     Looked(Looked),
     /// The whole node was searched, and what that took.
     Swept(Duration),
+    /// Something was done to a target's probes, or its totals were read.
+    Probed(Probed),
     /// A target's worker has an answer.
     Answered {
         /// Whose.

@@ -46,7 +46,8 @@ pub use sentinel::{Sentinel, SentinelReading, Totals, TotalsBy, TotalsReader};
 pub use sexton_inspect::facts::ThreadLevel;
 pub use site::{ProbeHits, Site, SiteHits};
 pub use window::{
-    Attached, FileFetches, OPERATIONS_KEPT_MAX, OpenWindow, Stopped, Unattached, WindowResult, Windows,
+    Attached, Closed, Closing, FileFetches, OPERATIONS_KEPT_MAX, OpenWindow, Stopped, Unattached,
+    WindowResult, Windows,
 };
 
 /// Index into the kernel's tables; one for each target watched at the same time. A process with two copies of
@@ -64,6 +65,7 @@ const _: () = {
     is_sent::<Unattached>();
     is_sent::<Attached>();
     is_sent::<OpenWindow>();
+    is_sent::<Closing>();
     is_sent::<Stopped>();
     is_sent::<Sentinel>();
     is_sent::<TotalsReader>();

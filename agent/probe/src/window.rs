@@ -11,8 +11,8 @@
 //!
 //! Putting probes into a process and taking them away may block for ever, on the module's file or on the
 //! process' memory. So a window is opened and closed in steps: those that may block ([`Unattached::attach`],
-//! [`Stopped::detach`]) take what can be sent to another thread, and the others are quick. Nothing is
-//! granted, and nothing is followed, before the last probe is in its place.
+//! [`Closing::close`], [`Stopped::detach`]) take what can be sent to another thread, and the others are
+//! quick. Nothing is granted, and nothing is followed, before the last probe is in its place.
 //!
 //! Where there is no sentinel the total is what the probes counted, and what a window leaves open is charged
 //! up to its last event only.
@@ -26,7 +26,7 @@ use super::operation::Operation;
 use super::programs::{Placement, Probes, Programs};
 use super::recipe::{Thresholds, recipe};
 use super::site::{PlacedSite, ProbeHits, placed_sites};
-use super::{Credit, Loader, Mechanism, ProbeError, SentinelReading, Slot, TotalsBy};
+use super::{Credit, Loader, Mechanism, ProbeError, SentinelReading, Slot, Totals, TotalsBy, TotalsReader};
 use sexton_inspect::facts::{Target, TargetId};
 use sexton_tuner::evidence::{BlockFetches, Counters, Window};
 use sexton_tuner::latency::{Latencies, LatencyHistogram};
@@ -81,6 +81,23 @@ pub struct OpenWindow {
     opening: Counters,
     /// `None` once they have been stopped.
     probes: Option<Probes>,
+}
+
+/// Probes of a window that closes, which work until [`Closing::close`]. Dropping it takes them away, which
+/// may block.
+pub struct Closing {
+    probes: Option<Probes>,
+    opened: Instant,
+}
+
+/// What was read while a window's probes were taken away.
+#[derive(Debug)]
+pub struct Closed {
+    /// From just before they were stopped.
+    pub settling: Totals,
+    /// From after they had gone.
+    pub closing: Totals,
+    armed_ns: u64,
 }
 
 /// Probes that have stopped working and are still in the target. Dropping it takes them away, which may
@@ -387,6 +404,8 @@ impl Windows {
 
     /// Takes away the probes and the accounts of a window of which nothing is wanted.
     pub fn abandon(&mut self, mut window: OpenWindow) -> Result<(), ProbeError> {
+        // Those that were handed over stop here.
+        self.programs.write_recipe(window.prepared.slot, &sexton_recipe::default())?;
         window.disarm();
         self.forget(window.prepared.slot)
     }
@@ -451,6 +470,16 @@ impl OpenWindow {
         Stopped { _probes: probes }
     }
 
+    /// Hands the probes over to whoever takes them away. The programs follow on until that is done.
+    pub fn hand_over(&mut self) -> Closing {
+        Closing { probes: self.probes.take(), opened: self.opened }
+    }
+
+    /// The probes that were handed over have been taken away.
+    pub fn note_closed(&mut self, closed: &Closed) {
+        self.armed_ns = closed.armed_ns;
+    }
+
     /// Stops the programs and takes the probes away in the calling thread; gives how long they were followed,
     /// in nanoseconds.
     pub fn disarm(&mut self) -> u64 {
@@ -462,6 +491,23 @@ impl OpenWindow {
 impl Drop for OpenWindow {
     fn drop(&mut self) {
         self.stop().detach();
+    }
+}
+
+impl Closing {
+    /// Takes the probes away, with the readings that tell what they saw. It may block for ever.
+    ///
+    /// # Errors
+    /// When the totals cannot be read; the probes are taken away all the same.
+    pub fn close(self, reader: &TotalsReader) -> Result<Closed, ProbeError> {
+        let Closing { probes, opened } = self;
+        let settling = reader.read()?;
+        if let Some(probes) = &probes {
+            probes.stop();
+        }
+        let armed_ns = u64::try_from(opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        drop(probes);
+        Ok(Closed { settling, closing: reader.read()?, armed_ns })
     }
 }
 

@@ -4,6 +4,7 @@
 use super::act::task;
 use super::control::POLL_INTERVAL;
 use super::slice::{Part, StartedJob};
+use super::watched::Purpose;
 use super::{Control, Engine};
 use crate::session::{
     Answer, FILES_LIMIT, JobReport, Meanwhile, Order, READINGS_LIMIT, ReportedStatus, Session,
@@ -264,7 +265,7 @@ impl Engine {
         let Some(acting) = self.acting.iter().find(|acting| acting.id == id) else { return };
         let (Some(part), Some(watched)) = (&acting.part, self.roster.get(acting.target)) else { return };
         let mut latencies = part.latencies.clone();
-        if let Some(Ok(open)) = watched.window.as_ref().map(|window| self.windows.latencies(window)) {
+        if let Some(Ok(open)) = watched.window.window().map(|window| self.windows.latencies(window)) {
             latencies.merge(&open);
         }
         let readings = self.readings_meanwhile(watched, compact, meanwhile, &latencies);
@@ -297,9 +298,9 @@ impl Engine {
     /// The part of an action that ran is over, and with it the slice's window.
     fn take_part(&mut self, id: ActionId) -> Option<(TargetId, Part)> {
         let acting = self.acting.iter_mut().find(|acting| acting.id == id)?;
-        let (target, is_slice, mut part) = (acting.target, acting.is_slice(), acting.part.take()?);
+        let (target, is_slice, part) = (acting.target, acting.is_slice(), acting.part.take()?);
         if is_slice {
-            self.close_slice_window(target, &mut part);
+            self.close_window(target, Purpose::Slice);
         }
         Some((target, part))
     }

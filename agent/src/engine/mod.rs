@@ -35,6 +35,7 @@ pub use error::EngineError;
 use crate::commands::Commands;
 use crate::discovery::{Follower, Looked, Scout};
 use crate::inbox::{Event, Inbox, Post};
+use crate::session::probes::ProbeNews;
 use crate::session::{Answer, PROBE_LIMIT};
 use crate::snapshot::Snapshot;
 use crate::worker::LeftBehind;
@@ -60,6 +61,7 @@ use std::time::{Duration, Instant};
 use throttles::ThrottleRead;
 use tracing::{info, warn};
 use watched::Watched;
+use windows::OPENING_TIME_MAX;
 
 /// Processes looked into before others have their turn again.
 const LOOKS_AT_ONCE: usize = 16;
@@ -71,6 +73,10 @@ const SEARCH_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Shortest time that a plan waits for the files of its windows, however often there are cycles: they are
 /// read in some tens of milliseconds. What comes later belongs to the next plan.
 const JOIN_WAIT_MIN: Duration = Duration::from_millis(500);
+
+/// Longest that a cycle waits for totals: some milliseconds on an idle processor. What takes longer is of the
+/// next cycle.
+const TOTALS_WAIT: Duration = Duration::from_millis(500);
 
 /// Longest that `sexton plan` waits for them: as long as a session may take.
 const JOIN_WAIT_ONCE: Duration = Duration::from_secs(60);
@@ -102,6 +108,8 @@ enum Phase {
     Resting,
     /// The node is searched for targets.
     Searching,
+    /// Totals are read.
+    Reading,
     /// Windows are open.
     Sampling,
     /// Sessions read the files of what the windows saw.
@@ -280,7 +288,11 @@ impl Engine {
         let is_late = Instant::now() >= self.phase_until;
         match self.phase {
             Phase::Resting if is_late || control.take_cycle_now() => self.begin_cycle(control),
-            Phase::Searching if is_late || !self.scout.is_sweeping() => self.sample(control),
+            Phase::Searching if is_late || !self.scout.is_sweeping() => {
+                self.ask_totals();
+                self.enter(Phase::Reading, TOTALS_WAIT);
+            }
+            Phase::Reading if is_late || !self.awaits_totals() => self.sample(),
             Phase::Sampling => {
                 self.follow_windows(is_late);
                 if !self.has_windows_of_cycle() {
@@ -293,7 +305,7 @@ impl Engine {
                     self.decide(control);
                 }
             }
-            Phase::Resting | Phase::Searching => {}
+            Phase::Resting | Phase::Searching | Phase::Reading => {}
         }
     }
 
@@ -302,8 +314,8 @@ impl Engine {
     }
 
     fn join_wait(&self) -> Duration {
-        let interval = self.options.policy.timing.interval.duration().max(JOIN_WAIT_MIN);
-        if self.always_window { JOIN_WAIT_ONCE } else { interval }
+        let half_interval = self.options.policy.timing.interval.duration() / 2;
+        if self.always_window { JOIN_WAIT_ONCE } else { half_interval.max(JOIN_WAIT_MIN) }
     }
 
     fn awaits_evidence(&self) -> bool {
@@ -334,14 +346,10 @@ impl Engine {
         self.enter(Phase::Searching, if is_waited_for { SEARCH_WAIT_MAX } else { Duration::ZERO });
     }
 
-    fn sample(&mut self, control: &mut Control) {
+    fn sample(&mut self) {
         self.tend_throttles();
-        self.read_totals();
         self.open_windows();
-        self.enter(Phase::Sampling, self.options.policy.timing.window.duration());
-        if self.has_windows_of_cycle() {
-            control.publish(self.snapshot());
-        }
+        self.enter(Phase::Sampling, self.options.policy.timing.window.duration() + OPENING_TIME_MAX);
     }
 
     /// What is known now is planned with, and the plan is carried out.
@@ -383,7 +391,9 @@ impl Engine {
 
     /// Until something is due.
     fn patience(&self, limit: Duration) -> Duration {
-        let workers = self.roster.watched.iter().filter_map(|watched| watched.worker.deadline());
+        let of_target =
+            |watched: &Watched| watched.worker.deadline().into_iter().chain(watched.prober.deadline()).min();
+        let workers = self.roster.watched.iter().filter_map(of_target);
         let phase = Some(self.phase_until).filter(|_| self.phase != Phase::Sampling);
         let due = workers.chain(self.scout.deadline()).chain(self.commands.deadline()).chain(phase).min();
         let limit = if self.has_open_windows() { limit.min(windows::POLL_INTERVAL) } else { limit };
@@ -402,6 +412,11 @@ impl Engine {
             Event::Commanded { number, result } => {
                 self.take_commanded(number, result);
                 true
+            }
+            Event::Probed(probed) => {
+                let opens = matches!(probed.what, ProbeNews::Attached(_));
+                self.take_probed(probed);
+                opens
             }
             Event::Answered { target, generation, answer } => {
                 let watched = self.roster.get_mut(target);
@@ -436,7 +451,7 @@ impl Engine {
             Answer::Restored { kept, value } => self.take_restored(&kept, &value),
             Answer::Evidence(read) => {
                 if let Some(offset) = read.fetcher_offset {
-                    self.windows.note_file_offset(watched.slot, offset);
+                    self.windows.note_file_offset(watched.slot(), offset);
                 }
                 watched.take_evidence(*read);
             }
@@ -484,6 +499,13 @@ impl Engine {
                 watched.worker.suspend("its program's files cannot be read");
             }
             watched.worker.expire(now);
+            if watched.prober.expire(now) {
+                let reason = watched.prober.trouble().map(|trouble| trouble.reason.clone());
+                if let Some(reason) = reason.filter(|_| watched.worker.trouble().is_none()) {
+                    watched.worker.suspend(&reason);
+                }
+                windows::give_up_probes(&mut self.windows, watched);
+            }
             watched.probe(&self.post);
             watched.awaits_evidence &= watched.worker.trouble().is_none();
             let target = watched.target.name.clone();
@@ -536,7 +558,7 @@ impl Engine {
         let news = self.follower.take(|pid| self.roster.wants(pid));
         let mut any = false;
         for process in &news.ended {
-            self.end_window(process);
+            self.end_windows_of(process);
             any |= self.roster.end(process, &mut self.sentinel);
         }
         for process in &news.replaced {
@@ -548,17 +570,15 @@ impl Engine {
 
     /// What is kept outside of the roster of targets that have gone.
     fn forget_gone(&mut self) {
-        for gone in self.roster.take_gone() {
+        for mut gone in self.roster.take_gone() {
             self.history.forget_target(&gone.name);
             if !is_alive(&gone.process) {
                 let now = clock::now();
                 let effects = self.ledger.target_gone(&gone.process, &self.options.policy, now);
                 self.carry_out(effects);
             }
-            if let Some(window) = gone.window
-                && let Err(error) = self.windows.abandon(window)
-            {
-                warn!(target = gone.name, %error, "its accounts stay in the kernel for now");
+            if let Some(window) = gone.window.take() {
+                windows::abandon(&mut self.windows, window, &gone.lease);
             }
         }
     }

@@ -1,18 +1,20 @@
 //! Which targets are watched: processes that come, that stay, and that have gone.
 
-use super::watched::Watched;
+use super::watched::{Watched, WindowStage};
 use crate::discovery::Looked;
 use crate::inbox::Post;
+use crate::session::probes::{Prober, SlotLease};
 use crate::session::{Reporter, Session};
 use crate::worker::{LeftBehind, Worker};
 use sexton_inspect::error::InspectError;
 use sexton_inspect::facts::{ProcessId, Target, TargetId};
 use sexton_inspect::inspect::Inspector;
 use sexton_inspect::process::is_alive;
-use sexton_probe::{OpenWindow, ProbeError, Sentinel, Slot, TARGETS_MAX};
+use sexton_probe::{ProbeError, Sentinel, TARGETS_MAX};
 use sexton_tuner::policy::{Policy, TargetPolicy};
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 
@@ -67,8 +69,10 @@ struct Refusal {
 pub struct Gone {
     pub name: String,
     pub process: ProcessId,
-    /// The window that was open on it.
-    pub window: Option<OpenWindow>,
+    /// What its window did.
+    pub window: WindowStage,
+    /// Its place in the kernel's tables.
+    pub lease: SlotLease,
 }
 
 /// A target that has gone, as it is still shown.
@@ -96,6 +100,12 @@ impl Sessions {
         Worker::new(name, self.left_behind.clone(), self.making(target))
     }
 
+    /// A worker for a target's probes.
+    pub fn prober(&self, target: &Target) -> Worker<Prober> {
+        let name = format!("probes-{}", target.process.pid);
+        Worker::new(name, self.left_behind.clone(), |_| Prober)
+    }
+
     /// How its session is made.
     pub fn making(&self, target: &Target) -> impl Fn(u64) -> Session + Send + Sync + 'static {
         let (target, library, post) = (target.clone(), self.hook_library.clone(), self.post.clone());
@@ -112,6 +122,8 @@ pub struct Roster {
     /// Processes asked for by pid; empty: the policy's match decides.
     pids: Vec<u32>,
     pub watched: Vec<Watched>,
+    /// The kernel's places, by their numbers: those that nobody holds are free.
+    leases: Vec<Weak<sexton_probe::Slot>>,
     pub lost: Vec<Lost>,
     gone: Vec<Gone>,
     /// Targets that cannot be watched: not tried again, said once.
@@ -129,6 +141,7 @@ impl Roster {
             sessions,
             pids,
             watched: Vec::new(),
+            leases: std::iter::repeat_with(Weak::new).take(TARGETS_MAX).collect(),
             lost: Vec::new(),
             gone: Vec::new(),
             refused: HashSet::new(),
@@ -246,7 +259,7 @@ impl Roster {
     pub fn end(&mut self, process: &ProcessId, sentinel: &mut Sentinel) -> bool {
         self.let_go(sentinel, |watched, sentinel| {
             let ended = watched.target.process == *process;
-            if ended && let Ok(reading) = sentinel.read(watched.slot) {
+            if ended && let Ok(reading) = sentinel.read(watched.slot()) {
                 watched.take_reading(reading);
             }
             ended
@@ -341,18 +354,21 @@ impl Roster {
         sentinel: &mut Sentinel,
     ) -> Result<(), ProbeError> {
         let pid = target.process.pid;
-        let slot = self.free_slot().ok_or(ProbeError::TooManyTargets { pid, max: TARGETS_MAX })?;
-        sentinel.watch(&target, slot)?;
-        let reading = sentinel.read(slot).inspect_err(|_| sentinel.forget(slot))?;
+        let lease = self.free_slot().ok_or(ProbeError::TooManyTargets { pid, max: TARGETS_MAX })?;
+        sentinel.watch(&target, *lease)?;
         let mode = policy.mode_of(&entry);
         let probes = policy.probes_of(&entry);
-        self.watched.push(Watched::new(target, entry, mode, probes, slot, reading, &self.sessions));
+        let mut watched = Watched::new(target, entry, mode, probes, lease, &self.sessions);
+        watched.ask_totals(sentinel, &self.sessions.post);
+        self.watched.push(watched);
         Ok(())
     }
 
-    fn free_slot(&self) -> Option<Slot> {
-        let taken: HashSet<Slot> = self.watched.iter().map(|watched| watched.slot).collect();
-        (0..TARGETS_MAX as Slot).find(|slot| !taken.contains(slot))
+    fn free_slot(&mut self) -> Option<SlotLease> {
+        let slot = self.leases.iter().position(|lease| lease.strong_count() == 0)?;
+        let lease = Arc::new(u32::try_from(slot).ok()?);
+        *self.leases.get_mut(slot)? = Arc::downgrade(&lease);
+        Some(lease)
     }
 
     fn drop_ended(&mut self, sentinel: &mut Sentinel) {
@@ -370,10 +386,10 @@ impl Roster {
         let any = !gone.is_empty();
         for mut watched in gone {
             info!(target = watched.target.name, "gone");
-            sentinel.forget(watched.slot);
-            let name = watched.target.name.clone();
-            let process = watched.target.process;
-            self.gone.push(Gone { name, process, window: watched.window.take() });
+            sentinel.forget(watched.slot());
+            let (name, process) = (watched.target.name.clone(), watched.target.process);
+            let (window, lease) = (std::mem::take(&mut watched.window), Arc::clone(&watched.lease));
+            self.gone.push(Gone { name, process, window, lease });
             self.lost.push(Lost { view: watched.view_when_lost(), since: Instant::now() });
         }
         let excess = self.lost.len().saturating_sub(LOST_MAX);

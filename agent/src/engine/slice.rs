@@ -1,20 +1,13 @@
-//! Actions under way, as the loop has them: what the ledger does not know of them, and the windows that
-//! slices keep open on their targets.
+//! Actions under way, as the loop has them: what the ledger does not know of them.
 
 use super::Engine;
 use super::watched::Watched;
-use super::windows::{account, settle};
 use crate::session::Baseline;
 use sexton_inspect::facts::TargetId;
-use sexton_tuner::governor::Allowance;
 use sexton_tuner::latency::Latencies;
 use sexton_tuner::run::ActionId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tracing::warn;
-
-/// How often a window is asked for again where the probe budget had none to give.
-const WINDOW_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A job of a session.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +61,13 @@ impl Acting {
         Acting { target, id, baseline, part: None, looked: Instant::now() }
     }
 
+    /// Takes in what operations have waited for in a window while a part runs.
+    pub fn note_latencies(&mut self, latencies: &Latencies) {
+        if let Some(part) = &mut self.part {
+            part.latencies.merge(latencies);
+        }
+    }
+
     /// Whether it has windows of its own.
     pub fn is_slice(&self) -> bool {
         self.baseline.is_compaction()
@@ -103,63 +103,9 @@ impl Engine {
         for mut acting in std::mem::take(&mut self.acting) {
             let is_slice = acting.is_slice();
             if let Some(part) = acting.part.as_mut().filter(|_| is_slice) {
-                self.keep_slice_window(acting.target, part);
+                self.keep_slice_window(acting.target, &mut part.window_wanted);
             }
             self.acting.push(acting);
-        }
-    }
-
-    /// Keeps a window open on the target as far as its probe budget goes.
-    fn keep_slice_window(&mut self, id: TargetId, part: &mut Part) {
-        let prices = self.prices.in_force();
-        let Some(watched) = self.roster.get_mut(id) else { return };
-        let target = watched.target.name.clone();
-        if let Some(mut window) = watched.window.take() {
-            if let Err(error) = self.windows.poll() {
-                warn!(%error, "while a window is open");
-            }
-            let counted = account(&mut self.windows, &mut window, &prices, &mut watched.spending);
-            let is_over = counted.is_err() || watched.spending.is_over();
-            watched.window = Some(window);
-            if is_over {
-                self.close_slice_window(id, part);
-            }
-            return;
-        }
-        if watched.is_blind() || part.window_wanted > Instant::now() {
-            return;
-        }
-        part.window_wanted = Instant::now() + WINDOW_RETRY_INTERVAL;
-        let Allowance::Window { length_ns, credit_ns } =
-            watched.spending.allowance(self.options.policy.timing.window)
-        else {
-            return;
-        };
-        match self.sentinel.read(watched.slot) {
-            Ok(reading) => watched.take_reading(reading),
-            Err(error) => return warn!(target, %error, "cannot read totals"),
-        }
-        let prices = prices.corrected(watched.spending.correction_ratio());
-        let credit = prices.credit(credit_ns, &watched.target.module.sites);
-        let thresholds = watched.thresholds(&self.options.policy);
-        match self.windows.open(&watched.target, watched.slot, thresholds, &credit, &watched.last) {
-            Ok(window) => {
-                watched.spending.begin_window(length_ns);
-                watched.window = Some(window);
-            }
-            Err(error) => warn!(target, %error, "cannot open a window"),
-        }
-    }
-
-    /// What the window saw counts as that of any other; its latencies are the slice's.
-    pub(super) fn close_slice_window(&mut self, id: TargetId, part: &mut Part) {
-        let prices = self.prices.in_force();
-        let Some(watched) = self.roster.get_mut(id) else { return };
-        let target = watched.target.name.clone();
-        let Some(window) = watched.window.take() else { return };
-        match settle(&mut self.sentinel, &mut self.windows, watched, window, &prices) {
-            Ok((result, _)) => part.latencies.merge(&result.latencies),
-            Err(error) => warn!(target, %error, "the window is lost"),
         }
     }
 }

@@ -7,12 +7,13 @@ use super::price_check::PriceCheck;
 use super::roster::Sessions;
 use super::spending::Spending;
 use crate::inbox::{Event, Post};
+use crate::session::probes::{self, ProbeNews, Prober, SlotLease};
 use crate::session::{Answer, EvidenceRead, HOOK_PROBE_LIMIT, HookState, PROBE_LIMIT, Session};
 use crate::snapshot::{CostView, FileView, GapView, HOT_FILES_MAX, TargetState, TargetView};
 use crate::worker::Worker;
 use sexton_inspect::facts::{DatabaseDirectory, Gap, Target};
 use sexton_inspect::layout::check_invariants;
-use sexton_probe::{OpenWindow, SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
+use sexton_probe::{OpenWindow, Sentinel, SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
 use sexton_tuner::evidence::{BlockFetches, Counters, Evidence, SentinelInterval};
 use sexton_tuner::heat::{FileHeat, file_heat};
 use sexton_tuner::latency::Latencies;
@@ -24,8 +25,9 @@ use sexton_tuner::relief::CostFit;
 use sexton_tuner::run::DatabaseIdentity;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tracing::debug;
+use tracing::{debug, warn};
 
 /// A target, the policy's entry for it, and all that was read of it.
 pub struct Watched {
@@ -34,20 +36,22 @@ pub struct Watched {
     pub entry: TargetPolicy,
     /// What may be done to it.
     pub mode: Mode,
-    /// Its place in the kernel's tables.
-    pub slot: Slot,
+    /// Its place in the kernel's tables, which nobody else has while anything is done there.
+    pub lease: SlotLease,
     /// The sentinel's last reading.
     pub last: SentinelReading,
     /// What the sentinel counted between its last two readings of the loop.
     pub interval: SentinelInterval,
     /// When the last window was opened.
     pub last_window: Option<Instant>,
-    /// The window that is open on it.
-    pub window: Option<OpenWindow>,
+    /// What its window does.
+    pub window: WindowStage,
     /// What probes have cost it, and may cost it still.
     pub spending: Spending,
     /// Its session's thread.
     pub worker: Worker<Session>,
+    /// Puts probes in, takes them away and reads totals.
+    pub prober: Worker<Prober>,
     /// What the session has said of its hook.
     pub hook: HookState,
     /// Evidence of the last window, one entry a database.
@@ -58,6 +62,8 @@ pub struct Watched {
     pub is_hook_silent: bool,
     /// Since when it is told to be unresponsive.
     pub told_unresponsive: Option<Instant>,
+    /// Whether its totals are being read.
+    pub awaits_totals: bool,
     /// Whether the session is reading what belongs to a window.
     pub awaits_evidence: bool,
     /// What the OPTIONS files say of column families, by database and name.
@@ -82,8 +88,64 @@ pub struct Watched {
     is_estimated: bool,
     price_check: PriceCheck,
     perf_level: PerfLevel,
-    baseline: Counters,
+    /// What had been counted at the first reading; `None` before that.
+    baseline: Option<Counters>,
     sums: Sums,
+}
+
+/// What a target's window does.
+#[derive(Default)]
+pub enum WindowStage {
+    /// There is none.
+    #[default]
+    None,
+    /// Its probes are being put in.
+    Opening {
+        /// Since when.
+        since: Instant,
+        /// How long it is to be open, nanoseconds.
+        length_ns: u64,
+        /// What it is for.
+        purpose: Purpose,
+    },
+    /// It is open.
+    Open(OpenWindow),
+    /// Its probes are being taken away.
+    Closing {
+        /// With what it saw.
+        window: OpenWindow,
+        /// The beginning of a block fetcher, where it is not known yet what stands in one.
+        fetcher: Option<Vec<u64>>,
+        /// What it was for.
+        purpose: Purpose,
+    },
+}
+
+/// What a window is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The next plan.
+    Evidence,
+    /// What readers wait for while a slice runs.
+    Slice,
+}
+
+impl WindowStage {
+    /// The window, open or about to close.
+    pub fn window(&self) -> Option<&OpenWindow> {
+        match self {
+            WindowStage::Open(window) | WindowStage::Closing { window, .. } => Some(window),
+            WindowStage::None | WindowStage::Opening { .. } => None,
+        }
+    }
+
+    /// The window, to be let go.
+    pub fn take(&mut self) -> Option<OpenWindow> {
+        match std::mem::take(self) {
+            WindowStage::Open(window) | WindowStage::Closing { window, .. } => Some(window),
+            WindowStage::None | WindowStage::Opening { .. } => None,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -100,34 +162,33 @@ struct Sums {
 }
 
 impl Watched {
-    /// A target at its first reading.
+    /// A target that nothing was read of yet.
     pub fn new(
         target: Target,
         entry: TargetPolicy,
         mode: Mode,
         probes: ProbePolicy,
-        slot: Slot,
-        reading: SentinelReading,
+        lease: SlotLease,
         sessions: &Sessions,
     ) -> Watched {
-        let mut perf_level = PerfLevel::new(entry.raise_perf_level);
-        perf_level.take(&target, &reading);
         Watched {
             worker: sessions.worker(&target),
+            prober: sessions.prober(&target),
+            perf_level: PerfLevel::new(entry.raise_perf_level),
             target,
             entry,
             mode,
-            slot,
-            perf_level,
-            baseline: reading.total,
-            last: reading,
+            lease,
+            baseline: None,
+            last: SentinelReading::of_threads([]),
             interval: SentinelInterval::default(),
             last_window: None,
-            window: None,
+            window: WindowStage::None,
             spending: Spending::new(probes.budget),
             hook: HookState::default(),
             evidence: Vec::new(),
             is_fresh: false,
+            awaits_totals: false,
             awaits_evidence: false,
             is_hook_silent: false,
             told_unresponsive: None,
@@ -199,13 +260,47 @@ impl Watched {
 
     /// It answers. What was found in the process while it did not was not told to the session.
     pub fn note_present(&mut self, is_hook_asked: bool) {
-        if self.worker.trouble().is_none() || self.is_hook_silent && !is_hook_asked {
+        let is_held = self.prober.trouble().is_some() && !self.is_prober_free();
+        if self.worker.trouble().is_none() || is_held || self.is_hook_silent && !is_hook_asked {
             return;
         }
         self.worker.recovered();
+        self.prober.recovered();
         self.is_hook_silent = false;
         let known = self.target.clone();
         self.worker.ask("taking in what was found", PROBE_LIMIT, move |session| session.take_target(known));
+    }
+
+    /// Its place in the kernel's tables.
+    pub fn slot(&self) -> Slot {
+        *self.lease
+    }
+
+    /// Has something done to its probes, or its totals read; what comes of it is sent to `post`. `false`: not
+    /// now.
+    pub fn ask_prober(
+        &mut self,
+        post: &Post,
+        what: &'static str,
+        work: impl FnOnce() -> ProbeNews + Send + 'static,
+    ) -> bool {
+        probes::ask(&mut self.prober, (post, self.target.id, &self.lease), what, work)
+    }
+
+    /// Has its totals read.
+    pub fn ask_totals(&mut self, sentinel: &Sentinel, post: &Post) {
+        match sentinel.reader(self.slot()) {
+            Ok(reader) => {
+                let read = move || ProbeNews::Totals(reader.read());
+                self.awaits_totals = self.ask_prober(post, "reading its totals", read);
+            }
+            Err(error) => warn!(target = self.target.name, %error, "cannot read totals"),
+        }
+    }
+
+    /// Whether nothing is being done to its probes.
+    pub fn is_prober_free(&self) -> bool {
+        Arc::strong_count(&self.lease) == 1
     }
 
     /// Takes in what was found in the process anew.
@@ -246,6 +341,10 @@ impl Watched {
     /// that it reads stand still, the interval is that of the last window.
     pub fn take_reading(&mut self, reading: SentinelReading) {
         self.perf_level.take(&self.target, &reading);
+        if self.baseline.is_none() {
+            (self.baseline, self.last) = (Some(reading.total), reading);
+            return;
+        }
         if self.perf_level.raised_threads() > 0 {
             // The counters move now, whatever the last window had to do without.
             self.is_estimated = false;
@@ -405,6 +504,12 @@ impl Watched {
         gaps.map(|gap| GapView { what: gap.what, reason: gap.reason, remedy: gap.remedy }).collect()
     }
 
+    /// Whether a window may open now: nothing is done to its probes, and what was read of it makes sense.
+    pub fn may_have_window(&self) -> bool {
+        let is_free = matches!(self.window, WindowStage::None) && self.is_prober_free();
+        is_free && self.baseline.is_some() && !self.is_blind()
+    }
+
     /// Whether the counters cannot be believed at all.
     pub fn is_blind(&self) -> bool {
         !self.target.module.sites.has_a_seek() || check_invariants(&self.last.thread_counters()).is_err()
@@ -426,7 +531,7 @@ impl Watched {
             TargetState::Unresponsive
         } else if self.is_blind() {
             TargetState::Blind
-        } else if self.window.is_some() {
+        } else if matches!(self.window, WindowStage::Open(_)) {
             TargetState::Armed
         } else {
             TargetState::Watching
@@ -453,7 +558,7 @@ impl Watched {
                 .map(|database| database.path.display().to_string())
                 .collect(),
             totals: match self.last.totals_by {
-                TotalsBy::Sentinel => self.last.total.minus(self.baseline),
+                TotalsBy::Sentinel => self.last.total.minus(self.baseline.unwrap_or_default()),
                 TotalsBy::Windows => self.sums.totals,
             },
             totals_by: match self.last.totals_by {

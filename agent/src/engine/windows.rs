@@ -1,16 +1,21 @@
 //! The totals of every target, and the windows that they give rise to.
+//!
+//! What may block on the target is done on a thread of its own: probes are put in, taken away and totals are
+//! read there. What comes of it is taken in here.
 
 use super::prices::Changed;
 use super::spending::Spending;
-use super::watched::Watched;
-use super::{Engine, databases};
-use crate::session::{Access, Answer, EVIDENCE_LIMIT, SeenByWindow};
+use super::watched::{Purpose, Watched, WindowStage};
+use super::{Engine, Phase, databases};
+use crate::session::probes::{self, InPlace, ProbeNews, Probed, SlotLease};
+use crate::session::{Access, Answer, EVIDENCE_LIMIT, SeenByWindow, Session};
 use sexton_inspect::facts::{ProcessId, TargetId};
 use sexton_journal::Journal;
 use sexton_probe::governor::ProbePrices;
-use sexton_probe::{OpenWindow, ProbeError, Sentinel, WindowResult, Windows};
+use sexton_probe::{Closed, OpenWindow, ProbeError, SentinelReading, WindowResult, Windows};
 use sexton_tuner::attention::wants_window;
 use sexton_tuner::governor::Allowance;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
@@ -18,36 +23,45 @@ use tracing::{debug, warn};
 /// window can cost beyond its budget is what comes in that time. Counting takes some microseconds.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
+/// Longest that a cycle waits for probes to be put into a target: tens of milliseconds on an idle processor.
+/// What takes longer has no window in this cycle.
+pub const OPENING_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// How often a window is asked for again where the probe budget had none to give.
+const WINDOW_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
 impl Engine {
-    /// The sentinel's turn: what did every target count since the last cycle?
-    pub(super) fn read_totals(&mut self) {
+    /// The sentinel's turn: what did every target count since the last cycle? A slice reads those of its
+    /// target itself, around its windows.
+    pub(super) fn ask_totals(&mut self) {
         let acted_on = self.acted_on();
-        let sentinel = &mut self.sentinel;
-        // A slice reads those of its target itself, around its windows.
-        let of_cycle = self.roster.watched.iter().filter(|it| !acted_on.contains(&it.target.id));
-        let readings: Vec<_> =
-            of_cycle.map(|watched| (watched.target.id, sentinel.read(watched.slot))).collect();
-        // What was read of a process that is another program by now was not its counters.
-        self.let_go();
-        for (id, reading) in readings {
-            match (self.roster.get_mut(id), reading) {
-                (Some(watched), Ok(reading)) => watched.take_reading(reading),
-                (Some(watched), Err(error)) => {
-                    warn!(target = watched.target.name, %error, "cannot read totals");
-                }
-                (None, _) => {}
-            }
+        let Engine { roster, sentinel, post, .. } = self;
+        let of_cycle = roster.watched.iter_mut().filter(|it| !acted_on.contains(&it.target.id));
+        for watched in of_cycle.filter(|watched| matches!(watched.window, WindowStage::None)) {
+            watched.ask_totals(sentinel, post);
         }
     }
 
-    pub(super) fn has_open_windows(&self) -> bool {
-        self.roster.watched.iter().any(|watched| watched.window.is_some())
+    /// Whether totals are awaited that may still come in time.
+    pub(super) fn awaits_totals(&self) -> bool {
+        let mut watched = self.roster.watched.iter();
+        watched.any(|watched| watched.awaits_totals && watched.worker.trouble().is_none())
     }
 
-    /// Whether a window is open that a slice does not keep for itself.
+    pub(super) fn has_open_windows(&self) -> bool {
+        self.roster.watched.iter().any(|watched| matches!(watched.window, WindowStage::Open(_)))
+    }
+
+    /// Whether the cycle waits for a window: one that is open, or opens in time.
     pub(super) fn has_windows_of_cycle(&self) -> bool {
-        let mut watched = self.roster.watched.iter();
-        watched.any(|watched| watched.window.is_some() && !self.is_acted_on(watched.target.id))
+        let waits = |watched: &Watched| match &watched.window {
+            WindowStage::Open(_) => !self.is_acted_on(watched.target.id),
+            WindowStage::Opening { since, purpose, .. } => {
+                *purpose == Purpose::Evidence && since.elapsed() < OPENING_TIME_MAX
+            }
+            WindowStage::None | WindowStage::Closing { .. } => false,
+        };
+        self.roster.watched.iter().any(waits)
     }
 
     /// Windows on the targets that deserve one, all at the same time, each until its own end.
@@ -66,7 +80,7 @@ impl Engine {
                 || wants_window(&watched.interval, since_window_ns(&self.history, watched), policy);
             let is_acted_on = acted_on.contains(&watched.target.id);
             let is_free = watched.worker.trouble().is_none() && !watched.awaits_evidence && !is_acted_on;
-            if !due || !is_free || watched.is_blind() {
+            if !due || !is_free || !watched.may_have_window() {
                 continue;
             }
             if let Allowance::Window { length_ns, credit_ns } =
@@ -80,29 +94,45 @@ impl Engine {
         }
         self.learn_prices();
         for (id, length_ns, credit_ns) in wanted {
-            self.open_window(id, length_ns, credit_ns);
+            if let Some(watched) = self.roster.get_mut(id) {
+                watched.last_window = Some(Instant::now());
+            }
+            self.open_window(id, (length_ns, credit_ns), Purpose::Evidence);
         }
     }
 
-    fn open_window(&mut self, id: TargetId, length_ns: u64, credit_ns: u64) {
-        let policy = &self.options.policy;
+    /// Has the probes of a window put into a target; it opens once they are in their places.
+    fn open_window(&mut self, id: TargetId, (length_ns, credit_ns): (u64, u64), purpose: Purpose) {
         let shares_process = self.roster.shares_process(id);
-        let Some(watched) = self.roster.get_mut(id) else { return };
+        let Engine { roster, windows, sentinel, prices, post, options, .. } = self;
+        let Some(watched) = roster.get_mut(id) else { return };
         if shares_process {
             // The same threads may run into the probes of both.
             watched.forget_price_check();
         }
-        let prices = self.prices.in_force().corrected(watched.spending.correction_ratio());
+        let prices = prices.in_force().corrected(watched.spending.correction_ratio());
         let credit = prices.credit(credit_ns, &watched.target.module.sites);
-        let thresholds = watched.thresholds(policy);
-        watched.last_window = Some(Instant::now());
+        let thresholds = watched.thresholds(&options.policy);
         debug!(target = watched.target.name, length_ns, credit_ns, "a window opens");
-        match self.windows.open(&watched.target, watched.slot, thresholds, &credit, &watched.last) {
-            Ok(window) => {
-                watched.spending.begin_window(length_ns);
-                watched.window = Some(window);
-            }
-            Err(error) => warn!(target = watched.target.name, %error, "cannot open a window"),
+        let reader = sentinel.reader(watched.slot());
+        let prepared = reader.and_then(|reader| {
+            Ok((reader, windows.prepare(&watched.target, watched.slot(), thresholds, &credit)?))
+        });
+        let (reader, unattached) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return warn!(target = watched.target.name, %error, "cannot open a window"),
+        };
+        let attach = move || {
+            // Those of a cycle have just been read.
+            let before = if purpose == Purpose::Slice { reader.read().map(Some) } else { Ok(None) };
+            let attached = before.and_then(|before| {
+                let attached = unattached.attach()?;
+                Ok(InPlace { before, attached, opening: reader.read()? })
+            });
+            ProbeNews::Attached(Box::new(attached))
+        };
+        if watched.ask_prober(post, "putting probes into its module's file", attach) {
+            watched.window = WindowStage::Opening { since: Instant::now(), length_ns, purpose };
         }
     }
 
@@ -117,90 +147,245 @@ impl Engine {
         }
     }
 
-    /// Counts what the open windows have cost so far and closes those that are over, or all; what they saw is
-    /// the evidence of this cycle.
+    /// Takes in what was done to a target's probes.
+    pub(super) fn take_probed(&mut self, probed: Probed) {
+        // What was read of a process that is another program by now was not its counters.
+        self.let_go();
+        let Probed { target, generation, what, lease } = probed;
+        let watched = self.roster.get_mut(target);
+        let Some(watched) = watched.filter(|watched| watched.prober.is_current(generation)) else {
+            return probes::let_go((what, lease));
+        };
+        let slot = watched.slot();
+        match what {
+            ProbeNews::Totals(totals) => {
+                watched.awaits_totals = false;
+                match totals.and_then(|totals| self.sentinel.take(slot, totals)) {
+                    Ok(reading) => watched.take_reading(reading),
+                    Err(error) => warn!(target = watched.target.name, %error, "cannot read totals"),
+                }
+            }
+            ProbeNews::Attached(attached) => {
+                drop(lease);
+                self.begin_window(target, *attached);
+            }
+            ProbeNews::Closed(closed) => {
+                drop(lease);
+                self.end_window(target, closed);
+            }
+        }
+    }
+
+    /// All probes are in their places: the window opens, unless whoever wanted it has gone on without.
+    fn begin_window(&mut self, id: TargetId, in_place: Result<InPlace, ProbeError>) {
+        let is_acted_on = self.is_acted_on(id);
+        let is_sampling = self.phase == Phase::Sampling;
+        let Some(watched) = self.roster.get_mut(id) else { return };
+        let WindowStage::Opening { length_ns, purpose, .. } = std::mem::take(&mut watched.window) else {
+            return;
+        };
+        let slot = watched.slot();
+        let opened = in_place.and_then(|InPlace { before, opening, attached }| {
+            if let Some(before) = before {
+                watched.take_reading(self.sentinel.take(slot, before)?);
+            }
+            let opening = self.sentinel.take(slot, opening)?;
+            self.windows.arm(attached, &opening)
+        });
+        match opened {
+            Ok(window) => {
+                watched.spending.begin_window(length_ns);
+                watched.window = WindowStage::Open(window);
+            }
+            Err(error) => return warn!(target = watched.target.name, %error, "cannot open a window"),
+        }
+        let is_wanted = match purpose {
+            Purpose::Evidence => is_sampling || is_acted_on,
+            Purpose::Slice => is_acted_on,
+        };
+        if !is_wanted {
+            self.close_window(id, Purpose::Slice);
+        }
+    }
+
+    /// Has the probes of an open window taken away; [`Engine::end_window`] goes on.
+    pub(super) fn close_window(&mut self, id: TargetId, purpose: Purpose) {
+        let Engine { roster, windows, sentinel, post, .. } = self;
+        let Some(watched) = roster.get_mut(id) else { return };
+        let WindowStage::Open(mut window) = std::mem::take(&mut watched.window) else { return };
+        let prepared = windows
+            .unknown_fetcher(&window)
+            .and_then(|fetcher| Ok((fetcher, sentinel.reader(watched.slot())?)));
+        match prepared {
+            Ok((fetcher, reader)) => {
+                let closing = window.hand_over();
+                let close = move || ProbeNews::Closed(closing.close(&reader));
+                if watched.ask_prober(post, "taking probes away", close) {
+                    watched.awaits_evidence = purpose == Purpose::Evidence;
+                    watched.window = WindowStage::Closing { window, fetcher, purpose };
+                } else {
+                    // They went with the request.
+                    watched.spending.end_window(None);
+                    watched.forget_price_check();
+                }
+            }
+            Err(error) => {
+                lose_window(watched, &error);
+                abandon(windows, window, &watched.lease);
+            }
+        }
+    }
+
+    /// All probes of a window have been taken away: what it saw is evidence of this cycle, or is held against
+    /// what readers waited for before a slice.
+    fn end_window(&mut self, id: TargetId, closed: Result<Closed, ProbeError>) {
+        let prices = self.prices.in_force();
+        let Some(watched) = self.roster.get_mut(id) else { return };
+        let WindowStage::Closing { mut window, fetcher, purpose } = std::mem::take(&mut watched.window)
+        else {
+            return;
+        };
+        let slot = watched.slot();
+        let collected = closed.and_then(|closed| {
+            window.note_closed(&closed);
+            let settling = self.sentinel.take(slot, closed.settling)?;
+            let closing = self.sentinel.take(slot, closed.closing)?;
+            Ok((self.windows.collect(window, &settling, &closing)?, closing))
+        });
+        let result = match collected {
+            Ok((result, closing)) => take_result(watched, result, closing, &prices),
+            Err(error) => {
+                watched.awaits_evidence = false;
+                return lose_window(watched, &error);
+            }
+        };
+        match purpose {
+            Purpose::Evidence => {
+                watched.note_latencies(&result.latencies);
+                let seen = SeenByWindow {
+                    window: result.window,
+                    operations: result.operations,
+                    files: result.files,
+                    unknown_fetcher: fetcher,
+                };
+                let access = Access::of(&watched.entry, watched.mode);
+                let what = "reading the files of what a window saw";
+                let read = move |session: &mut Session| {
+                    Answer::Evidence(Box::new(session.read_evidence(seen, access)))
+                };
+                watched.awaits_evidence = watched.ask(&self.post, what, EVIDENCE_LIMIT, read);
+            }
+            Purpose::Slice => {
+                let acting = self.acting.iter_mut().find(|acting| acting.target == id);
+                acting.into_iter().for_each(|acting| acting.note_latencies(&result.latencies));
+            }
+        }
+    }
+
+    /// Counts what the open windows of the cycle have cost so far and closes those that are over, or all.
     pub(super) fn follow_windows(&mut self, all: bool) {
-        if let Err(error) = self.windows.poll() {
+        let acted_on = self.acted_on();
+        let ids: Vec<TargetId> = self.roster.watched.iter().map(|watched| watched.target.id).collect();
+        for id in ids.into_iter().filter(|id| !acted_on.contains(id)) {
+            if self.is_window_over(id) == Some(true) || all {
+                self.close_window(id, Purpose::Evidence);
+            }
+        }
+    }
+
+    /// Keeps a window open on the target of a slice as far as its probe budget goes.
+    pub(super) fn keep_slice_window(&mut self, id: TargetId, wanted: &mut Instant) {
+        if let Some(is_over) = self.is_window_over(id) {
+            if is_over {
+                self.close_window(id, Purpose::Slice);
+            }
+            return;
+        }
+        let length = self.options.policy.timing.window;
+        let Some(watched) = self.roster.get_mut(id) else { return };
+        if !watched.may_have_window() || *wanted > Instant::now() {
+            return;
+        }
+        *wanted = Instant::now() + WINDOW_RETRY_INTERVAL;
+        if let Allowance::Window { length_ns, credit_ns } = watched.spending.allowance(length) {
+            self.open_window(id, (length_ns, credit_ns), Purpose::Slice);
+        }
+    }
+
+    /// Charges an open window for its hits; gives whether it has to close. `None`: none is open.
+    fn is_window_over(&mut self, id: TargetId) -> Option<bool> {
+        let prices = self.prices.in_force();
+        let Engine { roster, windows, .. } = self;
+        let watched = roster.get_mut(id)?;
+        let WindowStage::Open(window) = &mut watched.window else { return None };
+        if let Err(error) = windows.poll() {
             warn!(%error, "while a window is open");
         }
-        let prices = self.prices.in_force();
-        let acted_on = self.acted_on();
-        let of_cycle = |watched: &&mut Watched| !acted_on.contains(&watched.target.id);
-        for watched in self.roster.watched.iter_mut().filter(of_cycle) {
-            let Some(mut window) = watched.window.take() else { continue };
-            let counted = account(&mut self.windows, &mut window, &prices, &mut watched.spending);
-            if let Err(error) = &counted {
-                warn!(target = watched.target.name, %error, "what a window costs cannot be counted: it closes");
-            }
-            if counted.is_ok() && !watched.spending.is_over() && !all {
-                watched.window = Some(window);
-                continue;
-            }
-            match settle(&mut self.sentinel, &mut self.windows, watched, window, &prices) {
-                Ok((result, fetcher)) => {
-                    watched.note_latencies(&result.latencies);
-                    let seen = SeenByWindow {
-                        window: result.window,
-                        operations: result.operations,
-                        files: result.files,
-                        unknown_fetcher: fetcher,
-                    };
-                    let access = Access::of(&watched.entry, watched.mode);
-                    watched.awaits_evidence = watched.ask(
-                        &self.post,
-                        "reading the files of what a window saw",
-                        EVIDENCE_LIMIT,
-                        move |session| Answer::Evidence(Box::new(session.read_evidence(seen, access))),
-                    );
-                }
-                Err(error) => warn!(target = watched.target.name, %error, "the window is lost"),
-            }
+        let counted = account(windows, window, &prices, &mut watched.spending);
+        if let Err(error) = &counted {
+            warn!(target = watched.target.name, %error, "what a window costs cannot be counted: it closes");
         }
+        Some(counted.is_err() || watched.spending.is_over())
     }
 
     /// Closes the window of a process that has ended: what is known of it counts, and there is nothing left
-    /// to plan for.
-    pub(super) fn end_window(&mut self, process: &ProcessId) {
-        for watched in self.roster.watched.iter_mut().filter(|watched| watched.target.process == *process) {
-            let Some(window) = watched.window.take() else { continue };
-            let prices = self.prices.in_force();
-            if let Err(error) = settle(&mut self.sentinel, &mut self.windows, watched, window, &prices) {
-                warn!(target = watched.target.name, %error, "the window is lost");
+    /// to plan for, nor to wait for.
+    pub(super) fn end_windows_of(&mut self, process: &ProcessId) {
+        let prices = self.prices.in_force();
+        let Engine { roster, windows, sentinel, .. } = self;
+        for watched in roster.watched.iter_mut().filter(|watched| watched.target.process == *process) {
+            if !matches!(watched.window, WindowStage::Open(_)) {
+                continue;
+            }
+            let Some(mut window) = watched.window.take() else { continue };
+            let slot = watched.slot();
+            let collected = sentinel.read(slot).and_then(|settling| {
+                window.disarm();
+                let closing = sentinel.read(slot)?;
+                Ok((windows.collect(window, &settling, &closing)?, closing))
+            });
+            match collected {
+                Ok((result, closing)) => drop(take_result(watched, result, closing, &prices)),
+                Err(error) => lose_window(watched, &error),
             }
         }
     }
 }
 
-/// Time since a window was last open on a target, nanoseconds; one of an earlier run counts as well, unless
-/// something was still wanted then. `None`: look at once.
-fn since_window_ns(history: &Journal, watched: &Watched) -> Option<u64> {
-    watched.since_window_ns().or_else(|| history.since_window_ns(&databases(watched)))
+/// Nothing is heard of a target's probes: its window is lost, and its programs stop now. What hangs is let go
+/// when it comes back.
+pub fn give_up_probes(windows: &mut Windows, watched: &mut Watched) {
+    watched.awaits_totals = false;
+    if let Some(window) = watched.window.take() {
+        watched.spending.end_window(None);
+        watched.forget_price_check();
+        abandon(windows, window, &watched.lease);
+    }
 }
 
-/// Takes the probes of a target away and adds what they saw to its sums; gives also the beginning of a block
-/// fetcher, where it is not known yet what stands in one.
-pub fn settle(
-    sentinel: &mut Sentinel,
-    windows: &mut Windows,
+/// Takes a window's accounts away, and its probes elsewhere.
+pub fn abandon(windows: &mut Windows, mut window: OpenWindow, lease: &SlotLease) {
+    let stopped = window.stop();
+    probes::let_go((stopped, Arc::clone(lease)));
+    if let Err(error) = windows.abandon(window) {
+        warn!(%error, "the accounts of a window stay in the kernel for now");
+    }
+}
+
+/// What a window saw is not known.
+fn lose_window(watched: &mut Watched, error: &ProbeError) {
+    warn!(target = watched.target.name, %error, "the window is lost");
+    watched.spending.end_window(None);
+    watched.forget_price_check();
+}
+
+/// Adds what a window saw to its target's sums.
+fn take_result(
     watched: &mut Watched,
-    mut window: OpenWindow,
+    result: WindowResult,
+    closing: SentinelReading,
     prices: &ProbePrices,
-) -> Result<(WindowResult, Option<Vec<u64>>), ProbeError> {
-    let fetcher = windows.unknown_fetcher(&window);
-    let collected = fetcher.and_then(|fetcher| {
-        let settling = sentinel.read(watched.slot)?;
-        window.disarm();
-        let closing = sentinel.read(watched.slot)?;
-        Ok((windows.collect(window, &settling, &closing)?, closing, fetcher))
-    });
-    let (result, closing, fetcher) = match collected {
-        Ok(collected) => collected,
-        Err(error) => {
-            watched.spending.end_window(None);
-            watched.forget_price_check();
-            return Err(error);
-        }
-    };
+) -> WindowResult {
     let learnt_cost_ns = prices.cost_ns(&result.probe_cost);
     watched.spending.end_window(Some((&result.probe_cost, learnt_cost_ns)));
     debug!(
@@ -212,11 +397,17 @@ pub fn settle(
         "a window has closed"
     );
     watched.take_window(&result, closing, learnt_cost_ns);
-    Ok((result, fetcher))
+    result
+}
+
+/// Time since a window was last open on a target, nanoseconds; one of an earlier run counts as well, unless
+/// something was still wanted then. `None`: look at once.
+fn since_window_ns(history: &Journal, watched: &Watched) -> Option<u64> {
+    watched.since_window_ns().or_else(|| history.since_window_ns(&databases(watched)))
 }
 
 /// Charges a window's hits to its target's account, and lets the programs spend what has come in since.
-pub fn account(
+fn account(
     windows: &mut Windows,
     window: &mut OpenWindow,
     prices: &ProbePrices,

@@ -10,12 +10,14 @@ mod connection;
 mod evidence;
 mod jobs;
 mod options;
+pub mod probes;
 mod readings;
 
 pub use around::{Baseline, Before, RunningCompactions, Wanted, is_inside};
 pub use evidence::{EVIDENCE_LIMIT, EvidenceRead, FILES_LIMIT, SeenByWindow, SstRead};
 pub use jobs::{JobReport, Meanwhile, Order, ReportedStatus, Reporter};
 pub use options::{OPTION_LIMIT, ValueInForce, note};
+pub use probes::Probed;
 pub use readings::{PlaceReadings, READINGS_LIMIT};
 
 use crate::worker::Resident;
