@@ -267,3 +267,10 @@ pub fn count(value: &Value, pointer: &str) -> Result<u64> {
 pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
+
+/// Why a target is shown as unresponsive, if it is.
+pub fn why_unresponsive(target: &Value) -> Option<String> {
+    let gaps = list(target, "gaps").ok().filter(|_| text(target, "/state") == "unresponsive")?;
+    let gap = gaps.iter().find(|gap| text(gap, "/what") == "the target does not respond")?;
+    Some(text(gap, "/reason").to_owned())
+}

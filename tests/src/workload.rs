@@ -205,6 +205,30 @@ impl Workload {
         Ok(Workload { process, lines: process::Lines::of("sexton-queue-workload", stdout) })
     }
 
+    /// A queue with the hook in which there is always something to compact: tombstones that RocksDB leaves in L0.
+    /// Compacting the megabyte takes as long as the rate of writes in the background says.
+    pub fn slowly_compacted(directory: &Path, background_bytes_per_second: u64) -> Result<Workload> {
+        const SECONDS: u64 = 300;
+        Workload::start_with(
+            Start {
+                directory,
+                keys: 10_000,
+                seconds: SECONDS,
+                preload: Some(&artifact::built("libsexton_hook.so")?),
+                stderr: Stdio::inherit(),
+            },
+            &[
+                "--creates-per-second=50",
+                "--deletes-per-second=20",
+                "--lists-per-second=50",
+                "--write-buffer-bytes=524288",
+                "--level0-compaction-files=20",
+                &format!("--background-bytes-per-second={background_bytes_per_second}"),
+            ],
+            &[],
+        )
+    }
+
     /// The next line of the report; `None` when it has ended; fails after `limit`.
     pub fn next(&mut self, limit: Duration) -> Result<Option<Line>> {
         self.lines.next(limit)?.map(|line| parse(&line)).transpose()

@@ -12,10 +12,10 @@
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use serde_json::Value;
-use sexton_tests::agent::{self, Agent, count, list, text};
+use sexton_tests::agent::{self, Agent, count, list, text, why_unresponsive};
 use sexton_tests::hung_file_system::HungFileSystem;
 use sexton_tests::process::{Lines, Process};
-use sexton_tests::workload::{self, Start, Workload};
+use sexton_tests::workload::{self, Workload};
 use sexton_tests::{artifact, http, machine};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -106,28 +106,6 @@ impl Lister {
     }
 }
 
-/// A queue in which there is always something to compact, at a rate at which a slice takes 20 seconds.
-fn queue(directory: &Path) -> Result<Workload> {
-    Workload::start_with(
-        Start {
-            directory: &directory.join("queue"),
-            keys: 10_000,
-            seconds: PROGRAM_SECONDS,
-            preload: Some(&artifact::built("libsexton_hook.so")?),
-            stderr: Stdio::inherit(),
-        },
-        &[
-            "--creates-per-second=50",
-            "--deletes-per-second=20",
-            "--lists-per-second=50",
-            "--write-buffer-bytes=524288",
-            "--level0-compaction-files=20",
-            "--background-bytes-per-second=50000",
-        ],
-        &[],
-    )
-}
-
 /// A directory in memory, where there is such a place: each database that is opened waits for a disk a dozen
 /// times.
 fn quick_directory() -> Result<tempfile::TempDir> {
@@ -156,7 +134,8 @@ impl Scene {
         let files = HungFileSystem::mount(mounted.path(), &library)?;
         let start = |name, more: &[&str]| Lister::start(directory.path(), name, &library, more);
         let mut many = Lister::start(quick.path(), "many", &library, &[MANY_DATABASES])?;
-        let mut queue = queue(directory.path())?;
+        // A slice takes 20 seconds.
+        let mut queue = Workload::slowly_compacted(&directory.path().join("queue"), 50_000)?;
         let mut lister = start("lister", &["1"])?;
         let mut trickling = start("trickling", &["1", TRICKLE_SECONDS])?;
         let (mut stopped, mut frozen) = (start("stopped", &["1"])?, start("frozen", &["1"])?);
@@ -191,18 +170,10 @@ impl Scene {
     /// Until a target is shown as unresponsive for this reason.
     fn is_noticed(&mut self, pid: u32, why: &str) -> Result<()> {
         let began = Instant::now();
-        let reason = self.agent.wait_for(
-            machine::patience(SEEN_LIMIT)?,
-            "the target to be unresponsive",
-            |agent| {
-                let targets = targets(agent)?;
-                let Some(target) = targets.get(&pid) else { return Ok(None) };
-                let gaps = list(target, "gaps")?;
-                let gap = gaps.iter().find(|gap| text(gap, "/what") == "the target does not respond");
-                let reason = gap.map(|gap| text(gap, "/reason").to_owned());
-                Ok(reason.filter(|_| text(target, "/state") == "unresponsive"))
-            },
-        )?;
+        let limit = machine::patience(SEEN_LIMIT)?;
+        let reason = self.agent.wait_for(limit, "the target to be unresponsive", |agent| {
+            Ok(targets(agent)?.get(&pid).and_then(why_unresponsive))
+        })?;
         println!("after {:.1} s: {reason}", began.elapsed().as_secs_f64());
         ensure!(reason.contains(why), "for another reason: {reason}");
         Ok(())

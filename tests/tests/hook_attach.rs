@@ -7,7 +7,7 @@
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use sexton_tests::agent::{self, Agent, text};
+use sexton_tests::agent::{self, Agent, list, text, why_unresponsive};
 use sexton_tests::artifact;
 use sexton_tests::jvm::Program;
 use sexton_tests::process::Process;
@@ -75,8 +75,11 @@ fn a_jvm_that_is_stopped_is_asked_when_it_goes_on_and_prints_no_thread_dump() ->
     let policy = policy(program.pid());
     kill_process(pid, Signal::STOP)?;
     let mut agent = Agent::start(directory.path(), &policy)?;
-    let gap = agent.wait_for(LIMIT, "an occasion to bring the hook in", hook_gap)?;
-    ensure!(text(&gap, "/reason").contains("stands still: a signal has stopped it"), "another gap: {gap}");
+    let reason = agent.wait_for(LIMIT, "the target to be unresponsive", |agent| {
+        let targets = agent.get("/api/v1/targets")?;
+        Ok(list(&targets, "targets")?.first().and_then(why_unresponsive))
+    })?;
+    ensure!(reason.contains("a signal has stopped it"), "another reason: {reason}");
     kill_process(pid, Signal::CONT)?;
     agent.wait_for(LIMIT, "the hook", |agent| {
         let targets = agent.get("/api/v1/targets")?;

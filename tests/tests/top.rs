@@ -37,13 +37,14 @@ fn workload(directory: &Path) -> Result<Workload> {
     Ok(workload)
 }
 
-/// An agent that looks at the workload often, and does nothing else.
+/// An agent that looks at the workload often, and does nothing else. There are lists between two windows: a
+/// cycle that sees none has no window, and no ranges.
 fn agent(directory: &Path, workload: &Workload) -> Result<Agent> {
     let pid = workload.process.pid();
     let policy = format!(
         "mode: advise\ntargets: [{{ name: queue, match: {{ pid: {pid} }} }}]\n\
          thresholds: {{ tombstones_per_operation: 100, pain: 1us/s }}\n\
-         loop: {{ interval: 1s, window: 1s, survey: 2s }}\n"
+         loop: {{ interval: 2s, window: 500ms, survey: 2s }}\n"
     );
     let mut agent = Agent::start(directory, &policy)?;
     agent.wait_for(LIMIT, "a window", |agent| {

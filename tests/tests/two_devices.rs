@@ -8,38 +8,14 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 use sexton_tests::agent::{self, Agent, list, text};
 use sexton_tests::loop_device::LoopDevice;
-use sexton_tests::workload::{self, Start, Workload};
-use sexton_tests::{artifact, machine};
+use sexton_tests::machine;
+use sexton_tests::workload::{self, Workload};
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
-const PROGRAM_SECONDS: u64 = 300;
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const LOOP_LIMIT: Duration = Duration::from_secs(120);
 const DEVICE_BYTES: u64 = 128 << 20;
-
-fn queue(directory: &Path) -> Result<Workload> {
-    Workload::start_with(
-        Start {
-            directory: &directory.join("db"),
-            keys: 10_000,
-            seconds: PROGRAM_SECONDS,
-            preload: Some(&artifact::built("libsexton_hook.so")?),
-            stderr: Stdio::inherit(),
-        },
-        &[
-            "--creates-per-second=50",
-            "--deletes-per-second=20",
-            "--lists-per-second=50",
-            "--write-buffer-bytes=524288",
-            "--level0-compaction-files=20",
-            // A slice writes 1 MB: ten seconds.
-            "--background-bytes-per-second=100000",
-        ],
-        &[],
-    )
-}
 
 fn policy(pids: &[u32]) -> String {
     let entry = |pid: &u32| {
@@ -103,6 +79,8 @@ fn devices_are_acted_on_in_parallel_and_each_by_one_action_at_a_time() -> Result
         [shared.directory().join("one"), shared.directory().join("two"), own.directory().join("three")];
     places.iter().try_for_each(std::fs::create_dir)?;
     let [one, two, three] = &places;
+    // A slice takes ten seconds.
+    let queue = |directory: &Path| Workload::slowly_compacted(&directory.join("db"), 100_000);
     let mut queues = [queue(one)?, queue(two)?, queue(three)?];
     for queue in &mut queues {
         queue.second(machine::patience(READY_LIMIT)?)?;

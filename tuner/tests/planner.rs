@@ -14,6 +14,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod cases;
 #[path = "planner/picture.rs"]
 mod picture;
 
@@ -27,45 +28,11 @@ use sexton_tuner::{
     RangeAssessment, SetOptions, SetThrottle, ThrottleState, assess, families, plan, words,
 };
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
-
-/// Line between a block's input and its output.
-const SEPARATOR: &str = "----";
+use std::path::Path;
 
 #[test]
 fn cases() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/planner");
-    let entries = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<PathBuf> =
-        entries.filter(|path| path.extension().is_some_and(|end| end == "txt")).collect();
-    files.sort();
-    assert!(files.len() >= 40, "the cases are missing from {}", folder.display());
-    let bless = std::env::var_os("BLESS").is_some();
-    let mut wrong = Vec::new();
-    for file in files {
-        let text = std::fs::read_to_string(&file).unwrap();
-        assert!(text.starts_with("# "), "{} begins with no sentence on what it shows", file.display());
-        let fresh = run(&text, &file);
-        if fresh == text {
-            continue;
-        }
-        if bless {
-            std::fs::write(&file, fresh).unwrap();
-        } else {
-            wrong.push(format!("{}\n{}", file.display(), first_difference(&text, &fresh)));
-        }
-    }
-    assert!(wrong.is_empty(), "{}\nBLESS=1 accepts what came out", wrong.join("\n"));
-}
-
-fn first_difference(expected: &str, found: &str) -> String {
-    let mut lines = expected.lines().zip(found.lines()).enumerate();
-    match lines.find(|(_, (expected, found))| expected != found) {
-        Some((index, (expected, found))) => {
-            format!("line {}\n  expected {expected}\n  found    {found}", index + 1)
-        }
-        None => "one is longer than the other".to_owned(),
-    }
+    cases::check("planner", 40, run);
 }
 
 struct State {
@@ -77,20 +44,13 @@ struct State {
 /// The case with its outputs computed anew.
 fn run(text: &str, file: &Path) -> String {
     let mut state = State { evidence: Vec::new(), policy: Policy::default(), planned: None };
-    let mut blocks = Vec::new();
-    for block in text.trim_end().split("\n\n") {
-        if block.starts_with('#') {
-            blocks.push(block.to_owned());
-            continue;
-        }
-        let (input, _) = block.split_once(&format!("\n{SEPARATOR}")).unwrap_or((block, ""));
-        let (command, lines) = input.split_once('\n').unwrap_or((input, ""));
-        let output = state.command(command, lines).unwrap_or_else(|error| format!("error: {error}\n"));
-        let mut words = output.split(|character: char| !character.is_alphabetic());
-        assert!(!words.any(|word| word == "NaN" || word == "inf"), "{}: {output}", file.display());
-        blocks.push(format!("{input}\n{SEPARATOR}\n{}", output.trim_end()));
-    }
-    blocks.join("\n\n") + "\n"
+    cases::outputs_anew(text, |command, lines| {
+        let output = state.command(command, lines);
+        let shown = output.as_deref().unwrap_or_else(String::as_str);
+        let mut words = shown.split(|character: char| !character.is_alphabetic());
+        assert!(!words.any(|word| word == "NaN" || word == "inf"), "{}: {shown}", file.display());
+        output
+    })
 }
 
 impl State {

@@ -287,8 +287,12 @@ impl Watched {
         probes::ask(&mut self.prober, (post, self.target.id, &self.lease), what, work)
     }
 
-    /// Has its totals read.
+    /// Has its totals read, where they are not being read already: who is answered once takes the probes for
+    /// free.
     pub fn ask_totals(&mut self, sentinel: &Sentinel, post: &Post) {
+        if self.awaits_totals {
+            return;
+        }
         match sentinel.reader(self.slot()) {
             Ok(reader) => {
                 let read = move || ProbeNews::Totals(reader.read());
