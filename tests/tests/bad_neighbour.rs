@@ -26,7 +26,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const PROGRAM_SECONDS: u64 = 300;
 const READY_LIMIT: Duration = Duration::from_secs(120);
 const WATCHED_LIMIT: Duration = Duration::from_secs(60);
 /// A hook has ten seconds for an answer, and a target's files five; a slice begins in a few cycles.
