@@ -205,8 +205,8 @@ impl Workload {
         Ok(Workload { process, lines: process::Lines::of("sexton-queue-workload", stdout) })
     }
 
-    /// A queue with the hook in which there is always something to compact: tombstones that RocksDB leaves in L0.
-    /// Compacting the megabyte takes as long as the rate of writes in the background says.
+    /// A queue with the hook in which there is always something to compact: tombstones that RocksDB leaves in
+    /// L0. Compacting the megabyte takes as long as the rate of writes in the background says.
     pub fn slowly_compacted(directory: &Path, background_bytes_per_second: u64) -> Result<Workload> {
         const SECONDS: u64 = 300;
         Workload::start_with(

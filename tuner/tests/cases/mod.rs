@@ -1,13 +1,13 @@
-//! Tests as texts: files of blocks, each a command, its input, a line `----`, and what comes out up to an empty
-//! line. `BLESS=1` writes what comes out into the files; the difference is what to review.
+//! Tests as texts: files of blocks, each a command, its input, a line `----`, and what comes out up to an
+//! empty line. `BLESS=1` writes what comes out into the files; the difference is what to review.
 
 use std::path::{Path, PathBuf};
 
 /// Line between a block's input and its output.
 const SEPARATOR: &str = "----";
 
-/// Compares each file of a folder beside the tests with what `run` makes of its text. There are to be at least
-/// so many files.
+/// Compares each file of a folder beside the tests with what `run` makes of its text. There are to be at
+/// least so many files.
 pub fn check(folder: &str, files_min: usize, run: impl Fn(&str, &Path) -> String) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
     let entries = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
