@@ -30,6 +30,22 @@ class CApi:
             sys.exit(f"{self.path}: {name}: {error.value.decode()}")
         return result
 
+    def filled(self, options, write, flush, path, keys, deleted, is_flushed):
+        """A database with so many keys, of which the first ones were deleted."""
+        database = ctypes.c_void_p(self.checked("open", options, path.encode()))
+        for number in range(keys):
+            self.checked("put", database, write, *slice_of(key(number)), *slice_of(b"v" * 100))
+        self.checked("flush", database, flush)
+        for number in range(deleted):
+            self.checked("delete", database, write, *slice_of(key(number)))
+        if is_flushed:
+            self.checked("flush", database, flush)
+        return database
+
+
+def key(number):
+    return b"key%09d" % number
+
 
 def slice_of(data):
     return data, ctypes.c_size_t(len(data))

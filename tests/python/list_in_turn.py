@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 
-from c_api import CApi, slice_of
+from c_api import CApi, key, slice_of
 
 KEYS = 20_000
 DELETED = 10_000
@@ -33,24 +33,7 @@ POINTERS = (
 )
 
 library = CApi(sys.argv[2], POINTERS)
-call, pointer, checked = library.call, library.pointer, library.checked
-
-
-def key(number):
-    return b"key%09d" % number
-
-
-def make(options, write, flush, path, keys, deleted, is_flushed):
-    """A database with so many keys, of which the first ones were deleted."""
-    database = ctypes.c_void_p(checked("open", options, path.encode()))
-    for number in range(keys):
-        checked("put", database, write, *slice_of(key(number)), *slice_of(b"v" * 100))
-    checked("flush", database, flush)
-    for number in range(deleted):
-        checked("delete", database, write, *slice_of(key(number)))
-    if is_flushed:
-        checked("flush", database, flush)
-    return database
+call, pointer = library.call, library.pointer
 
 
 def list_keys(database, read):
@@ -80,10 +63,10 @@ def main():
     for name, _ in LISTS_A_ROUND:
         path = os.path.join(sys.argv[1], name)
         of_it = own_options if name == "own" else options
-        databases[name] = make(of_it, write, flush, path, KEYS, DELETED, name != "fresh")
+        databases[name] = library.filled(of_it, write, flush, path, KEYS, DELETED, name != "fresh")
     for index in range(IDLE_DATABASES):
         path = os.path.join(sys.argv[1], f"idle{index}")
-        databases[f"idle{index}"] = make(options, write, flush, path, 100, 0, True)
+        databases[f"idle{index}"] = library.filled(options, write, flush, path, 100, 0, True)
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     print("ready", flush=True)

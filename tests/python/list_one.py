@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-from c_api import CApi, slice_of
+from c_api import CApi, key, slice_of
 
 KEYS = 6_000
 DELETED = 3_000
@@ -24,24 +24,7 @@ PAUSE_S = 0.01
 POINTERS = "options_create open iter_next create_iterator writeoptions_create readoptions_create flushoptions_create"
 
 library = CApi(sys.argv[2], POINTERS)
-call, pointer, checked = library.call, library.pointer, library.checked
-
-
-def key(number):
-    return b"key%09d" % number
-
-
-def make(options, write, flush, path, keys, deleted):
-    """A database with so many keys, of which the first ones were deleted."""
-    database = ctypes.c_void_p(checked("open", options, path.encode()))
-    for number in range(keys):
-        checked("put", database, write, *slice_of(key(number)), *slice_of(b"v" * 100))
-    checked("flush", database, flush)
-    for number in range(deleted):
-        checked("delete", database, write, *slice_of(key(number)))
-    if deleted:
-        checked("flush", database, flush)
-    return database
+call, pointer = library.call, library.pointer
 
 
 def list_keys(database, read):
@@ -96,8 +79,9 @@ def main():
     write = pointer("writeoptions_create")
     call("writeoptions_disable_WAL", write, 1)
     read, flush = pointer("readoptions_create"), pointer("flushoptions_create")
-    listed = make(options, write, flush, os.path.join(directory, "listed"), KEYS, DELETED)
-    others = [make(options, write, flush, os.path.join(directory, f"other{at}"), 1, 0) for at in range(1, databases)]
+    listed = library.filled(options, write, flush, os.path.join(directory, "listed"), KEYS, DELETED, True)
+    places = [os.path.join(directory, f"other{at}") for at in range(1, databases)]
+    others = [library.filled(options, write, flush, place, 1, 0, False) for place in places]
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     print("ready", flush=True)
