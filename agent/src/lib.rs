@@ -13,6 +13,7 @@ pub mod engine;
 pub mod failure;
 mod inbox;
 pub mod log;
+mod observe;
 pub mod policy_file;
 mod session;
 pub mod snapshot;

@@ -4,9 +4,10 @@
 use super::bounded::{Ending, Run, RunningCommand};
 use super::error::ExecuteError;
 use super::executor::{Executor, Job, Jobs, POLL_INTERVAL};
-use super::task::{CommandEnd, JobEnd, JobId, JobOutcome, JobStatus, Progress, ThrottleTask, one_line};
+use super::task::{
+    CommandEnd, JobEnd, JobId, JobOutcome, JobStatus, Progress, SettingTask, Task, ThrottleTask, one_line,
+};
 use super::template::{CommandTemplate, ExpandedCommand};
-use super::{SettingTask, Task};
 use sexton_tuner::policy::ExecPolicy;
 use std::time::Duration;
 

@@ -1,8 +1,7 @@
 //! The one way to get something done in a target, whoever does it.
 
-use super::Task;
 use super::error::ExecuteError;
-use super::task::{JobId, JobStatus};
+use super::task::{JobId, JobStatus, Task};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -44,56 +44,12 @@ pub use sql_trouble::SqlTrouble;
 pub use standstill::{held, of as standstill};
 pub use task::{
     CommandEnd, CompactTask, FlushTask, HandlePointers, JobEnd, JobId, JobOutcome, JobStatus, OptionTask,
-    PerfLevelTask, Progress, ThrottleTask,
+    PerfLevelTask, Progress, SettingTask, Task, ThrottleTask,
 };
 
 use perf_level::PerfLevelExecutor;
-use sexton_inspect::facts::ProcessId;
 use sexton_tuner::policy::{ActuatorKind, TargetPolicy};
-use sexton_tuner::run::SettingChange;
 use std::path::PathBuf;
-
-/// Something to do in a target.
-#[derive(Clone, Debug)]
-pub enum Task {
-    /// Compact a range of a column family.
-    Compact(CompactTask),
-    /// Write a column family's memtables to SST files.
-    Flush(FlushTask),
-    /// Set a setting, and read it back where that can be done.
-    Set(SettingTask),
-    /// Read the value of a setting that is in force.
-    Read(SettingTask),
-}
-
-/// A setting and the value it is to have.
-#[derive(Clone, Debug)]
-pub enum SettingTask {
-    /// An option of a column family.
-    Option(OptionTask),
-    /// A value that commands of the policy set and read.
-    Throttle(ThrottleTask),
-    /// The perf level of threads that do not count.
-    PerfLevel(PerfLevelTask),
-}
-
-impl SettingTask {
-    /// What is to be done in a process to change a setting; `None` where that takes more than the change
-    /// says.
-    pub fn of(change: &SettingChange, process: ProcessId) -> Option<SettingTask> {
-        match change {
-            SettingChange::Throttle(set) => Some(SettingTask::Throttle(ThrottleTask {
-                process,
-                value: set.value.clone(),
-                command: set.command.clone(),
-                get: set.get.clone(),
-                only_from: None,
-                time_limit: set.timeout.duration(),
-            })),
-            SettingChange::Option(_) | SettingChange::PerfLevel(_) => None,
-        }
-    }
-}
 
 /// What an executor needs to know of the target that it works on.
 #[derive(Clone, Copy)]

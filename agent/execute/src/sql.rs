@@ -4,13 +4,12 @@
 //! returns when that has ended. No statement takes a range of keys, and `OPTIMIZE TABLE`, which takes a
 //! table, locks it. Nothing stops a compaction that runs.
 
-use super::Task;
 use super::bounded::{Ending, RunningCommand};
 use super::error::ExecuteError;
 use super::executor::{Executor, Job, Jobs, POLL_INTERVAL};
 use super::sql_client::{self, SqlClient};
 use super::sql_trouble::SqlTrouble;
-use super::task::{CompactTask, JobEnd, JobId, JobOutcome, JobStatus, Progress};
+use super::task::{CompactTask, JobEnd, JobId, JobOutcome, JobStatus, Progress, Task};
 use sexton_inspect::facts::ProcessId;
 use sexton_tuner::policy::{SqlPolicy, TargetPolicy};
 use std::time::Duration;

@@ -7,9 +7,52 @@ use sexton_inspect::facts::{ProcessId, ThreadLevel};
 pub use sexton_inspect::identity::HandlePointers;
 use sexton_tuner::cost::Bottommost;
 use sexton_tuner::range::KeyRange;
+use sexton_tuner::run::SettingChange;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+/// Something to do in a target.
+#[derive(Clone, Debug)]
+pub enum Task {
+    /// Compact a range of a column family.
+    Compact(CompactTask),
+    /// Write a column family's memtables to SST files.
+    Flush(FlushTask),
+    /// Set a setting, and read it back where that can be done.
+    Set(SettingTask),
+    /// Read the value of a setting that is in force.
+    Read(SettingTask),
+}
+
+/// A setting and the value it is to have.
+#[derive(Clone, Debug)]
+pub enum SettingTask {
+    /// An option of a column family.
+    Option(OptionTask),
+    /// A value that commands of the policy set and read.
+    Throttle(ThrottleTask),
+    /// The perf level of threads that do not count.
+    PerfLevel(PerfLevelTask),
+}
+
+impl SettingTask {
+    /// What is to be done in a process to change a setting; `None` where that takes more than the change
+    /// says.
+    pub fn of(change: &SettingChange, process: ProcessId) -> Option<SettingTask> {
+        match change {
+            SettingChange::Throttle(set) => Some(SettingTask::Throttle(ThrottleTask {
+                process,
+                value: set.value.clone(),
+                command: set.command.clone(),
+                get: set.get.clone(),
+                only_from: None,
+                time_limit: set.timeout.duration(),
+            })),
+            SettingChange::Option(_) | SettingChange::PerfLevel(_) => None,
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 pub struct CompactTask {

@@ -5,8 +5,8 @@ use super::guards::subject;
 use super::inquiry::{Purpose, place_of};
 use super::settings::note_value;
 use super::slice::Acting;
-use super::watched::Watched;
 use super::{Control, Engine};
+use crate::observe::Watched;
 use crate::session::{Baseline, Before, SstRead, is_inside};
 use sexton_execute::{CompactTask, Site, Task, executor_for};
 use sexton_hook_protocol::limits::COMPACTION_TIME_MAX;
@@ -64,13 +64,13 @@ impl Engine {
 
     /// Whether a target is there, answers and may be acted on.
     pub(super) fn accepts(&self, target: &str) -> bool {
-        let watched = self.roster.named(target);
+        let watched = self.observer.roster.named(target);
         watched.is_some_and(|watched| watched.mode == Mode::Act && watched.worker.trouble().is_none())
     }
 
     /// Asks what has to be known before an action, where it could begin now.
     fn consider(&mut self, kind: ActionKind) {
-        let Some(watched) = self.roster.named(kind.target()) else { return };
+        let Some(watched) = self.observer.roster.named(kind.target()) else { return };
         let Some(place) = place_of(watched, &kind) else { return };
         let id = watched.target.id;
         if self.is_inquired(id) {
@@ -83,7 +83,7 @@ impl Engine {
             device: device_of(watched, &kind),
             remedy: kind.remedy(),
         };
-        match self.ledger.may_act(&subject, &self.options.policy, clock::now()) {
+        match self.ledger.may_act(&subject, &self.observer.policy, clock::now()) {
             Ok(()) => {
                 let purpose = Purpose::Begin(Box::new(kind.clone()));
                 self.inquire(&kind, purpose);
@@ -101,7 +101,7 @@ impl Engine {
         readings: &Readings,
     ) {
         let is_still_wanted = self.accepts(planned.target()) && !self.left_alone.contains(planned.target());
-        let Some(watched) = self.roster.get(target).filter(|_| is_still_wanted) else { return };
+        let Some(watched) = self.observer.roster.get(target).filter(|_| is_still_wanted) else { return };
         let (kind, part) = as_it_is_now(watched, &planned, &before);
         let Some(place) = place_of(watched, &kind) else { return };
         let (process, mode, device) = (watched.target.process, watched.mode, device_of(watched, &kind));
@@ -115,7 +115,7 @@ impl Engine {
             nothing_left: nothing_left(&kind, before.files.as_ref()),
             time_limit: self.time_limit(&kind),
         };
-        let (policy, now) = (&self.options.policy, clock::now());
+        let (policy, now) = (&self.observer.policy, clock::now());
         let subject = Subject { process, mode, place: Some(&place), device, remedy: kind.remedy() };
         if let Err(rejection) = self.ledger.may_act(&subject, policy, now) {
             return self.note_rejection(planned, rejection, true);
@@ -124,7 +124,7 @@ impl Engine {
         let offer = Offer { kind: kind.clone(), process, mode, place: Some(place), device, claim };
         match self.ledger.offer(offer, admission, policy, now) {
             Ok((id, effects)) => {
-                if let Some(watched) = self.roster.get_mut(target) {
+                if let Some(watched) = self.observer.roster.get_mut(target) {
                     watched.guards.clear(readings.unread());
                 }
                 let memtables = before.readings.properties.and_then(|read| read.memtable_deletions());
@@ -140,7 +140,7 @@ impl Engine {
     /// Whether an option has the value that the plan knows of; if not, the next plan knows.
     fn is_value_as_planned(&mut self, target: TargetId, kind: &ActionKind, before: &Before) -> bool {
         let Some(read) = &before.value else { return true };
-        let Some(watched) = self.roster.get_mut(target) else { return false };
+        let Some(watched) = self.observer.roster.get_mut(target) else { return false };
         let place = place_of(watched, kind);
         let kept = KeptSetting::of(Default::default(), kind, watched.target.process, place.as_ref());
         let Some(kept) = kept else { return true };
@@ -179,7 +179,7 @@ impl Engine {
                     column_family: kind.column_family().map(str::to_owned),
                     rule: rule.name().to_owned(),
                     ranges: 1,
-                    subject: subject(&kind, self.options.policy.keys),
+                    subject: subject(&kind, self.observer.policy.keys),
                     reason,
                 });
             }
@@ -196,7 +196,8 @@ impl Engine {
 
     /// What one part may take. Executors other than the hook have the limits of the policy's commands.
     pub(super) fn time_limit(&self, kind: &ActionKind) -> Duration {
-        let has_hook = self.roster.named(kind.target()).is_some_and(|it| it.entry.actuator.has_hook());
+        let has_hook =
+            self.observer.roster.named(kind.target()).is_some_and(|it| it.entry.actuator.has_hook());
         match kind {
             ActionKind::ChangeSetting(SettingChange::Throttle(_)) => PART_TIME_MAX,
             _ if has_hook => COMPACTION_TIME_MAX,
@@ -204,19 +205,15 @@ impl Engine {
         }
     }
 
-    pub(super) fn watched_mut(&mut self, target: &str) -> Option<&mut Watched> {
-        self.roster.watched.iter_mut().find(|watched| watched.target.name == target)
-    }
-
     /// What an operator would run to the same end.
     pub(super) fn commands_for(&self, compact: &CompactRange) -> Vec<String> {
-        let Some(watched) = self.roster.named(&compact.target) else { return Vec::new() };
+        let Some(watched) = self.observer.roster.named(&compact.target) else { return Vec::new() };
         let task = Task::Compact(task(watched, compact));
         let site = Site {
             entry: &watched.entry,
             hook: None,
             policy_path: self.options.policy_path.as_ref(),
-            shows_keys: self.options.policy.keys == KeyDisplay::Shown,
+            shows_keys: self.observer.policy.keys == KeyDisplay::Shown,
         };
         match executor_for(&task, &site) {
             Ok(executor) => executor.describe(&task),

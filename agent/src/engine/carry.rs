@@ -4,8 +4,8 @@
 use super::act::task;
 use super::control::POLL_INTERVAL;
 use super::slice::{Part, StartedJob};
-use super::watched::Purpose;
 use super::{Control, Engine};
+use crate::observe::Observer;
 use crate::session::{
     Answer, FILES_LIMIT, JobReport, Meanwhile, Order, READINGS_LIMIT, ReportedStatus, Session,
 };
@@ -31,7 +31,7 @@ use tracing::debug;
 impl Engine {
     /// Tells the ledger what has happened to an action, and carries out what it makes of it.
     pub(super) fn hear(&mut self, id: ActionId, event: Event<'_>) {
-        let effects = self.ledger.step(id, event, &self.options.policy, clock::now());
+        let effects = self.ledger.step(id, event, &self.observer.policy, clock::now());
         self.carry_out(effects.into_iter().map(|effect| (id, effect)));
     }
 
@@ -40,7 +40,7 @@ impl Engine {
         let mut due: VecDeque<(ActionId, Effect)> = effects.into_iter().collect();
         while let Some((id, effect)) = due.pop_front() {
             let Some(event) = self.carry_out_one(id, effect) else { continue };
-            let next = self.ledger.step(id, event, &self.options.policy, clock::now());
+            let next = self.ledger.step(id, event, &self.observer.policy, clock::now());
             next.into_iter().rev().for_each(|effect| due.push_front((id, effect)));
         }
     }
@@ -129,7 +129,7 @@ impl Engine {
 
     /// What is known of a part here; where it lies in memory is left to the session.
     fn task_of(&self, kind: &ActionKind, part: &KeyRange) -> Option<(Unlocated, bool)> {
-        let watched = self.roster.named(kind.target())?;
+        let watched = self.observer.roster.named(kind.target())?;
         if let ActionKind::ChangeSetting(change) = kind
             && let Some(task) = SettingTask::of(change, watched.target.process)
         {
@@ -172,14 +172,13 @@ impl Engine {
     ) -> Result<StartedJob, ExecuteError> {
         self.last_number += 1;
         let number = self.last_number;
-        let Engine { options, post, roster, .. } = self;
-        let mut watched = roster.watched.iter_mut().filter(|watched| watched.target.name == target);
-        let watched = watched.next().ok_or_else(|| gone(target))?;
+        let Observer { policy, post, roster, .. } = &mut self.observer;
+        let watched = roster.named_mut(target).ok_or_else(|| gone(target))?;
         let order = Order {
             number,
             entry: watched.entry.clone(),
-            policy_path: options.policy_path.clone(),
-            shows_keys: options.policy.keys == KeyDisplay::Shown,
+            policy_path: self.options.policy_path.clone(),
+            shows_keys: policy.keys == KeyDisplay::Shown,
         };
         let start = move |session: &mut Session| session.start_job(order, task);
         if !watched.ask(post, "beginning a job", READINGS_LIMIT, start) {
@@ -192,7 +191,7 @@ impl Engine {
     fn cancel(&mut self, id: ActionId) {
         let acting = self.acting.iter().find(|acting| acting.id == id);
         let Some(job) = acting.and_then(|acting| acting.part.as_ref()).map(|part| part.job) else { return };
-        if let Some(watched) = self.roster.get_mut(job.target) {
+        if let Some(watched) = self.observer.roster.get_mut(job.target) {
             let cancel = move |session: &mut Session| session.cancel_job(job.number);
             watched.worker.ask("cancelling a job", READINGS_LIMIT, cancel);
         }
@@ -228,7 +227,7 @@ impl Engine {
         work: impl FnOnce(&mut Session) -> Answer + Send + 'static,
     ) -> bool {
         let target = self.acting.iter().find(|acting| acting.id == id).map(|acting| acting.target);
-        let Engine { roster, post, .. } = self;
+        let Observer { roster, post, .. } = &mut self.observer;
         let watched = target.and_then(|target| roster.get_mut(target));
         watched.is_some_and(|watched| watched.ask(post, what, FILES_LIMIT, work))
     }
@@ -263,9 +262,11 @@ impl Engine {
             return;
         }
         let Some(acting) = self.acting.iter().find(|acting| acting.id == id) else { return };
-        let (Some(part), Some(watched)) = (&acting.part, self.roster.get(acting.target)) else { return };
+        let (Some(part), Some(watched)) = (&acting.part, self.observer.roster.get(acting.target)) else {
+            return;
+        };
         let mut latencies = part.latencies.clone();
-        if let Some(Ok(open)) = watched.window.window().map(|window| self.windows.latencies(window)) {
+        if let Some(open) = self.observer.latencies_now(watched) {
             latencies.merge(&open);
         }
         let readings = self.readings_meanwhile(watched, compact, meanwhile, &latencies);
@@ -300,7 +301,7 @@ impl Engine {
         let acting = self.acting.iter_mut().find(|acting| acting.id == id)?;
         let (target, is_slice, part) = (acting.target, acting.is_slice(), acting.part.take()?);
         if is_slice {
-            self.close_window(target, Purpose::Slice);
+            self.observer.close_slice_window(target);
         }
         Some((target, part))
     }
@@ -316,7 +317,7 @@ impl Engine {
                 session.identities.forget(pointers.database);
             }
         };
-        if let Some(watched) = self.roster.get_mut(target) {
+        if let Some(watched) = self.observer.roster.get_mut(target) {
             watched.worker.ask("forgetting pointers", READINGS_LIMIT, forget);
         }
     }
@@ -344,9 +345,9 @@ impl Engine {
             return;
         }
         self.ticked = Instant::now();
-        let Engine { roster, ledger, options, .. } = self;
+        let Observer { roster, policy, .. } = &self.observer;
         let is_there = |process: &ProcessId| roster.watched.iter().any(|it| it.target.process == *process);
-        let due = ledger.tick(&options.policy, clock::now(), is_there);
+        let due = self.ledger.tick(policy, clock::now(), is_there);
         self.carry_out(due);
     }
 
@@ -375,13 +376,14 @@ impl Engine {
         let mut lost = Vec::new();
         for acting in &self.acting {
             let Some(part) = &acting.part else {
-                let responds = self.roster.get(acting.target).is_some_and(|it| it.worker.trouble().is_none());
+                let responds =
+                    self.observer.roster.get(acting.target).is_some_and(|it| it.worker.trouble().is_none());
                 if !responds && self.is_measured(acting.id) {
                     lost.push((acting.id, Event::Measured(Measurement::default())));
                 }
                 continue;
             };
-            let watched = self.roster.get(part.job.target);
+            let watched = self.observer.roster.get(part.job.target);
             let is_current = watched.is_some_and(|it| it.worker.is_current(part.job.generation));
             let trouble = watched.and_then(|watched| watched.worker.trouble());
             match trouble {

@@ -3,71 +3,19 @@
 
 use super::Engine;
 use super::publish::shown_range;
-use super::watched::Watched;
+use crate::observe::Watched;
 use crate::session::{Meanwhile, PlaceReadings};
-use crate::snapshot::GuardView;
 use sexton_hook_protocol::ColumnFamilyLoad;
-use sexton_inspect::facts::{Gap, ProcessId, TargetId};
+use sexton_inspect::facts::{ProcessId, TargetId};
 use sexton_journal::EventKind;
 use sexton_tuner::evidence::SstFile;
-use sexton_tuner::guard::{FamilyReadings, Guard, GuardRefusal, Readings};
+use sexton_tuner::guard::{FamilyReadings, GuardRefusal, Readings};
 use sexton_tuner::latency::{Latencies, LatencyReading};
 use sexton_tuner::plan::CompactRange;
 use sexton_tuner::policy::KeyDisplay;
 use sexton_tuner::run::{Action, ActionKind, ActionState, Orphan};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-
-/// What guards have said of one target.
-#[derive(Clone, Debug, Default)]
-pub struct GuardLedger {
-    /// How often each has objected, and its last reason.
-    objections: BTreeMap<Guard, (u64, String)>,
-    /// Who objects now: nothing is begun.
-    standing: Option<Guard>,
-    /// Who cannot object, for want of a reading.
-    unread: Vec<Guard>,
-}
-
-impl GuardLedger {
-    /// Nothing objects, and these guards could not be asked.
-    pub fn clear(&mut self, unread: Vec<Guard>) {
-        self.standing = None;
-        self.unread = unread;
-    }
-
-    /// Somebody objects; gives whether that is news.
-    pub fn note(&mut self, refusal: &GuardRefusal) -> bool {
-        let (count, reason) = self.objections.entry(refusal.guard).or_default();
-        *count += 1;
-        reason.clone_from(&refusal.reason);
-        self.standing.replace(refusal.guard) != Some(refusal.guard)
-    }
-
-    /// As the outside sees it.
-    pub fn view(&self) -> Vec<GuardView> {
-        let view = |(guard, (refusals, reason)): (&Guard, &(u64, String))| GuardView {
-            guard: guard.name().to_owned(),
-            objects: self.standing == Some(*guard),
-            refusals: *refusals,
-            reason: reason.clone(),
-        };
-        self.objections.iter().map(view).collect()
-    }
-
-    /// What the guards cannot see.
-    pub fn gap(&self) -> Option<Gap> {
-        if self.unread.is_empty() {
-            return None;
-        }
-        let names: Vec<&str> = self.unread.iter().map(|guard| guard.name()).collect();
-        Some(Gap {
-            what: format!("{} guards cannot read the target", names.len()),
-            reason: format!("nothing tells what these go by: {}", names.join(", ")),
-            remedy: "actuator: hook asks RocksDB itself; else keep the I/O budget small".into(),
-        })
-    }
-}
 
 impl Engine {
     /// Counts an objection to an action, and tells of it where it is new.
@@ -81,14 +29,14 @@ impl Engine {
             column_family: kind.column_family().map(str::to_owned),
             rule: refusal.guard.name().to_owned(),
             ranges: 1,
-            subject: subject(kind, self.options.policy.keys),
+            subject: subject(kind, self.observer.policy.keys),
             reason: refusal.reason.clone(),
         });
     }
 
     /// Counts an objection; gives whether it is new.
     pub(super) fn note_objection(&mut self, target: &str, refusal: &GuardRefusal) -> bool {
-        self.watched_mut(target).is_some_and(|watched| watched.guards.note(refusal))
+        self.observer.roster.named_mut(target).is_some_and(|watched| watched.guards.note(refusal))
     }
 
     /// What is known before an action begins or goes on, of what was `read` for it.
@@ -149,10 +97,10 @@ impl Engine {
         (target, database): (TargetId, &Path),
         counted: &BTreeMap<(TargetId, PathBuf), u64>,
     ) -> Option<u64> {
-        let counts_all = self.options.policy.guards.count_rocksdb_compactions;
-        let device = device_of(self.roster.get(target)?, database)?;
+        let counts_all = self.observer.policy.guards.count_rocksdb_compactions;
+        let device = device_of(self.observer.roster.get(target)?, database)?;
         let mut running: u64 = 0;
-        for watched in &self.roster.watched {
+        for watched in &self.observer.roster.watched {
             for path in databases_on(watched, device) {
                 let may_run = u64::from(self.may_run_unseen(&watched.target.process, &path));
                 let is_same = watched.target.id == target && path == database;
@@ -251,23 +199,6 @@ fn age_seconds(process: &ProcessId) -> Option<u64> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-
-    #[test]
-    fn objections_are_counted_and_told_when_they_are_new() {
-        let mut ledger = GuardLedger::default();
-        let refusal = |guard| GuardRefusal { guard, reason: format!("{guard:?}") };
-        assert!(ledger.note(&refusal(Guard::Level0Files)));
-        assert!(!ledger.note(&refusal(Guard::Level0Files)));
-        assert!(ledger.note(&refusal(Guard::FlushPending)));
-        let view = ledger.view();
-        let shown: Vec<_> =
-            view.iter().map(|view| (view.guard.as_str(), view.refusals, view.objects)).collect();
-        assert_eq!(shown, [("level0_files", 2, false), ("flush_pending", 1, true)]);
-        ledger.clear(vec![Guard::DiskSpace]);
-        assert!(ledger.view().iter().all(|view| !view.objects));
-        assert!(ledger.gap().unwrap().reason.contains("disk_space"));
-        assert!(ledger.note(&refusal(Guard::FlushPending)), "it had stopped objecting");
-    }
 
     /// A column family that no reader has opened an iterator on is none the less one of the database.
     #[test]

@@ -4,7 +4,7 @@
 use super::Engine;
 use super::control::POLL_INTERVAL;
 use super::guards::databases_on;
-use super::watched::Watched;
+use crate::observe::Watched;
 use crate::session::{Answer, Before, FILES_LIMIT, READINGS_LIMIT, RunningCompactions, Wanted};
 use sexton_inspect::facts::TargetId;
 use sexton_journal::clock;
@@ -62,13 +62,14 @@ impl Engine {
         };
         let database = PathBuf::from(database);
         let is_to_begin = matches!(purpose, Purpose::Begin(_));
-        let counts_all = self.options.policy.guards.count_rocksdb_compactions;
+        let counts_all = self.observer.policy.guards.count_rocksdb_compactions;
         self.last_number += 1;
         let number = self.last_number;
-        let Some(at) = self.roster.watched.iter().position(|it| it.target.name == kind.target()) else {
+        let Some(at) = self.observer.roster.watched.iter().position(|it| it.target.name == kind.target())
+        else {
             return false;
         };
-        let Some(watched) = self.roster.watched.get_mut(at) else { return false };
+        let Some(watched) = self.observer.roster.watched.get_mut(at) else { return false };
         let device = super::guards::device_of(watched, &database).filter(|_| counts_all);
         let on_device = |watched: &Watched| device.map_or_else(Vec::new, |it| databases_on(watched, it));
         let is_compaction = matches!(kind, ActionKind::Compact(_));
@@ -85,12 +86,12 @@ impl Engine {
             inquiry: number,
             before: Box::new(session.before(&wanted)),
         };
-        if !watched.ask(&self.post, "what has to be known before an action", limit, read) {
+        if !watched.ask(&self.observer.post, "what has to be known before an action", limit, read) {
             return false;
         }
         let (target, generation) = (watched.target.id, watched.worker.generation());
         let mut awaited = BTreeSet::new();
-        for watched in self.roster.watched.iter_mut().filter(|it| it.target.id != target) {
+        for watched in self.observer.roster.watched.iter_mut().filter(|it| it.target.id != target) {
             let databases = on_device(watched);
             if databases.is_empty() || !watched.hook.is_connected {
                 continue;
@@ -99,7 +100,7 @@ impl Engine {
                 inquiry: number,
                 running: session.running(&databases),
             };
-            if watched.ask(&self.post, "the count of running compactions", READINGS_LIMIT, count) {
+            if watched.ask(&self.observer.post, "the count of running compactions", READINGS_LIMIT, count) {
                 awaited.insert(watched.target.id);
             }
         }
@@ -144,7 +145,7 @@ impl Engine {
 
     /// Goes on with what is known completely, and forgets what nobody answers any more.
     pub(super) fn follow_inquiries(&mut self) {
-        let roster = &self.roster;
+        let roster = &self.observer.roster;
         self.inquiries.retain(|inquiry| {
             let watched = roster.get(inquiry.target);
             inquiry.before.is_some()
@@ -156,7 +157,7 @@ impl Engine {
         while let Some(at) = self.inquiries.iter().position(Inquiry::is_complete) {
             let Inquiry { purpose, target, place, before, counted, .. } = self.inquiries.remove(at);
             let Some(before) = before else { continue };
-            if let Some(watched) = self.roster.get_mut(target) {
+            if let Some(watched) = self.observer.roster.get_mut(target) {
                 let options = before.options.clone();
                 watched.options.extend(options.map(|options| (place.0.clone(), options)));
             }
@@ -179,7 +180,7 @@ impl Engine {
         before: &Before,
         counted: &BTreeMap<(TargetId, PathBuf), u64>,
     ) -> Option<Readings> {
-        let watched = self.roster.get(target)?;
+        let watched = self.observer.roster.get(target)?;
         let on_device = self.compactions_on_device((target, database), counted);
         Some(self.readings(watched, (database, column_family), &before.readings, on_device))
     }

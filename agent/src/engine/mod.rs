@@ -12,59 +12,44 @@ mod control;
 mod error;
 mod guards;
 mod inquiry;
-mod lineage;
-mod perf_level;
 mod policy_watch;
-mod price_check;
-mod prices;
 mod publish;
 mod recovery;
 mod restoring;
-mod roster;
 mod settings;
 mod slice;
-mod spending;
 mod throttles;
 mod verify;
-mod watched;
-mod windows;
 
 pub use control::Control;
 pub use error::EngineError;
 
 use crate::commands::Commands;
-use crate::discovery::{Follower, Looked, Scout};
-use crate::inbox::{Event, Inbox, Post};
+use crate::inbox::{Event, Inbox};
+use crate::observe::{
+    self, Due, OPENING_TIME_MAX, Observer, Roster, Sessions, SliceSeen, Watched, databases, tell_lineages,
+};
+use crate::session::Answer;
 use crate::session::probes::ProbeNews;
-use crate::session::{Answer, PROBE_LIMIT};
 use crate::snapshot::Snapshot;
 use crate::worker::LeftBehind;
 use control::POLL_INTERVAL;
 use inquiry::Inquiry;
 use policy_watch::{News, PolicyWatch, Trouble};
-use prices::Prices;
-use roster::{Look, Roster, Sessions};
 use sexton_inspect::facts::{DatabaseDirectory, TargetId};
 use sexton_inspect::process::is_alive;
 use sexton_journal::{EventKind, Journal, clock};
-use sexton_probe::{KernelFeatures, Loader, Mechanism, Sentinel, Windows};
+use sexton_probe::{Loader, Mechanism};
 use sexton_tuner::plan::{Budget, Plan, PlanInput, PlanTarget};
 use sexton_tuner::policy::Policy;
-use sexton_tuner::run::{
-    self, ActionId, ActionKind, ActionState, DatabaseIdentity, Event as Happened, Ledger,
-};
+use sexton_tuner::run::{self, ActionId, ActionKind, ActionState, Event as Happened, Ledger};
 use sexton_tuner::throttle::KnownThrottles;
 use slice::Acting;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use throttles::ThrottleRead;
-use tracing::{info, warn};
-use watched::Watched;
-use windows::OPENING_TIME_MAX;
-
-/// Processes looked into before others have their turn again.
-const LOOKS_AT_ONCE: usize = 16;
+use tracing::warn;
 
 /// Longest that the first cycle waits for the node to be searched, and one that was asked for: the files of
 /// some dozen programs are read for the first time.
@@ -121,15 +106,8 @@ pub struct Engine {
     options: EngineOptions,
     /// `None` where no policy was given.
     policy_watch: Option<PolicyWatch>,
-    sentinel: Sentinel,
-    windows: Windows,
-    /// What hits cost here; learnt before the first window.
-    prices: Prices,
+    observer: Observer,
     inbox: Inbox,
-    post: Post,
-    follower: Follower,
-    scout: Scout,
-    roster: Roster,
     plan: Plan,
     /// All actions, and what follows from them.
     ledger: Ledger,
@@ -190,25 +168,19 @@ impl Engine {
         roster.check()?;
         let (directory, event_file) = (options.state_directory.as_deref(), options.audit_log.as_deref());
         let history = Journal::open(directory, event_file, options.policy.keys)?;
-        let features = KernelFeatures::probe();
-        let mechanism = options.loader.mechanism(options.mechanism, &features)?;
-        let sentinel = Sentinel::load_with(options.loader, &features)?;
-        if let Some(reason) = sentinel.absence() {
-            warn!(reason, "this kernel has no sentinel: totals are those of the windows");
-        }
-        let loader = options.loader.name();
-        info!(kernel = features.release, loader, mechanism = mechanism.describe(), "probes");
+        let observer = Observer::new(
+            options.policy.clone(),
+            roster,
+            post.clone(),
+            left_behind,
+            (options.loader, options.mechanism),
+        )?;
         let now = clock::now();
         let (ledger, _) = Ledger::load(run::Stored::default(), &options.policy, now, is_alive);
         let started = Instant::now();
         let mut engine = Engine {
-            sentinel,
-            windows: Windows::load_with(options.loader, mechanism)?,
-            prices: Prices::default(),
-            follower: Follower::new(),
-            scout: Scout::new(post.clone(), left_behind),
+            observer,
             inbox,
-            roster,
             plan: empty_plan(now.at),
             ledger,
             history,
@@ -217,9 +189,8 @@ impl Engine {
             unread_throttles: BTreeMap::new(),
             settings_tended: None,
             restoring: BTreeMap::new(),
-            commands: Commands::new(post.clone()),
+            commands: Commands::new(post),
             commanded: BTreeMap::new(),
-            post,
             fresh: Vec::new(),
             queue: VecDeque::new(),
             inquiries: Vec::new(),
@@ -288,20 +259,21 @@ impl Engine {
         let is_late = Instant::now() >= self.phase_until;
         match self.phase {
             Phase::Resting if is_late || control.take_cycle_now() => self.begin_cycle(control),
-            Phase::Searching if is_late || !self.scout.is_sweeping() => {
-                self.ask_totals();
+            Phase::Searching if is_late || !self.observer.is_sweeping() => {
+                self.observer.ask_totals(&self.acted_on());
                 self.enter(Phase::Reading, TOTALS_WAIT);
             }
-            Phase::Reading if is_late || !self.awaits_totals() => self.sample(),
+            Phase::Reading if is_late || !self.observer.awaits_totals() => self.sample(),
             Phase::Sampling => {
-                self.follow_windows(is_late);
-                if !self.has_windows_of_cycle() {
+                let acted_on = self.acted_on();
+                self.observer.follow_windows(is_late, &acted_on);
+                if !self.observer.has_windows_of_cycle(&acted_on) {
                     self.enter(Phase::Joining, self.join_wait());
                 }
             }
             Phase::Joining => {
                 let awaits_throttles = self.awaits_throttles();
-                if is_late || !self.awaits_evidence() && !awaits_throttles {
+                if is_late || !self.observer.awaits_evidence() && !awaits_throttles {
                     self.decide(control);
                 }
             }
@@ -314,27 +286,15 @@ impl Engine {
     }
 
     fn join_wait(&self) -> Duration {
-        let half_interval = self.options.policy.timing.interval.duration() / 2;
+        let half_interval = self.observer.policy.timing.interval.duration() / 2;
         if self.always_window { JOIN_WAIT_ONCE } else { half_interval.max(JOIN_WAIT_MIN) }
-    }
-
-    fn awaits_evidence(&self) -> bool {
-        self.roster.watched.iter().any(|watched| watched.awaits_evidence)
     }
 
     fn begin_cycle(&mut self, control: &mut Control) {
         self.cycle_started = Instant::now();
         let is_first = self.cycles == 0;
-        let at_once = self.follow_policy(control.take_reload()) | self.follower.take_incomplete();
-        if self.roster.is_sweep_due(at_once, &mut self.sentinel) {
-            let watched = self.roster.watched.iter().map(|watched| watched.target.id).collect();
-            self.scout.sweep(self.roster.pids(), watched);
-        }
-        for watched in &mut self.roster.watched {
-            if !watched.awaits_evidence {
-                watched.ask(&self.post, "looking at its files", PROBE_LIMIT, |session| session.probe(false));
-            }
-        }
+        let is_policy_new = self.follow_policy(control.take_reload());
+        let at_once = self.observer.begin_cycle(is_policy_new);
         self.forget_gone();
         self.history.retry();
         self.load();
@@ -348,8 +308,9 @@ impl Engine {
 
     fn sample(&mut self) {
         self.tend_throttles();
-        self.open_windows();
-        self.enter(Phase::Sampling, self.options.policy.timing.window.duration() + OPENING_TIME_MAX);
+        let due = if self.always_window { Due::All } else { Due::Only(self.targets_to_verify()) };
+        self.observer.open_windows(&self.history, &due, &self.acted_on());
+        self.enter(Phase::Sampling, self.observer.policy.timing.window.duration() + OPENING_TIME_MAX);
     }
 
     /// What is known now is planned with, and the plan is carried out.
@@ -364,21 +325,26 @@ impl Engine {
         self.act(control);
         self.follow_inquiries();
         control.publish(self.snapshot());
-        let interval = self.options.policy.timing.interval.duration();
+        let interval = self.observer.policy.timing.interval.duration();
         (self.phase, self.phase_until) = (Phase::Resting, self.cycle_started + interval);
     }
 
     /// Waits until something has happened, at most for `limit`, and takes it in. What changed is published at
     /// once.
     fn turn(&mut self, control: &mut Control, limit: Duration) {
-        self.follower.wait_beside(self.inbox.descriptor(), self.patience(limit));
+        let patience = self.patience(limit);
+        self.observer.wait_beside(self.inbox.descriptor(), patience);
         control.take_commands();
-        let mut changed = self.let_go();
+        let mut changed = self.observer.let_go();
+        self.forget_gone();
         while let Some(event) = self.inbox.take() {
             changed |= self.handle(event);
         }
-        self.look_into_new();
-        changed |= self.give_up_late();
+        self.observer.look_into_new();
+        for news in self.observer.give_up_late() {
+            self.history.emit(news);
+            changed = true;
+        }
         self.give_up_late_commands();
         self.forget_gone();
         self.follow_actions(control);
@@ -391,22 +357,18 @@ impl Engine {
 
     /// Until something is due.
     fn patience(&self, limit: Duration) -> Duration {
-        let of_target =
-            |watched: &Watched| watched.worker.deadline().into_iter().chain(watched.prober.deadline()).min();
-        let workers = self.roster.watched.iter().filter_map(of_target);
         let phase = Some(self.phase_until).filter(|_| self.phase != Phase::Sampling);
-        let due = workers.chain(self.scout.deadline()).chain(self.commands.deadline()).chain(phase).min();
-        let limit = if self.has_open_windows() { limit.min(windows::POLL_INTERVAL) } else { limit };
+        let due = self.observer.deadline().into_iter().chain(self.commands.deadline()).chain(phase).min();
+        let limit = if self.observer.has_open_windows() { limit.min(observe::POLL_INTERVAL) } else { limit };
         due.map_or(limit, |due| limit.min(due.saturating_duration_since(Instant::now())))
     }
 
     /// Takes in what another thread has done; gives whether it changes what is shown.
     fn handle(&mut self, event: Event) -> bool {
         match event {
-            Event::Looked(looked) => self.take_looked(looked),
+            Event::Looked(looked) => self.observer.take_looked(looked),
             Event::Swept(took) => {
-                self.scout.note_swept();
-                self.roster.note_swept(took);
+                self.observer.note_swept(took);
                 false
             }
             Event::Commanded { number, result } => {
@@ -415,11 +377,16 @@ impl Engine {
             }
             Event::Probed(probed) => {
                 let opens = matches!(probed.what, ProbeNews::Attached(_));
-                self.take_probed(probed);
+                let is_sampling = self.phase == Phase::Sampling;
+                let seen = self.observer.take_probed(probed, is_sampling, &self.acted_on());
+                if let Some(SliceSeen { target, latencies }) = seen {
+                    let acting = self.acting.iter_mut().find(|acting| acting.target == target);
+                    acting.into_iter().for_each(|acting| acting.note_latencies(&latencies));
+                }
                 opens
             }
             Event::Answered { target, generation, answer } => {
-                let watched = self.roster.get_mut(target);
+                let watched = self.observer.roster.get_mut(target);
                 if watched.is_some_and(|watched| watched.worker.is_current(generation)) {
                     self.take_answer(target, answer);
                 }
@@ -429,7 +396,7 @@ impl Engine {
     }
 
     fn take_answer(&mut self, id: TargetId, answer: Answer) {
-        let Some(watched) = self.roster.get_mut(id) else { return };
+        let Some(watched) = self.observer.roster.get_mut(id) else { return };
         match answer {
             Answer::StandsStill(why) => watched.worker.suspend(why),
             Answer::HookSilent(why) => {
@@ -449,95 +416,20 @@ impl Engine {
             Answer::Pinned(read) => self.lift_pins(id, &read),
             Answer::LostSettings(lost) => self.take_lost(lost),
             Answer::Restored { kept, value } => self.take_restored(&kept, &value),
-            Answer::Evidence(read) => {
-                if let Some(offset) = read.fetcher_offset {
-                    self.windows.note_file_offset(watched.slot(), offset);
-                }
-                watched.take_evidence(*read);
-            }
+            Answer::Evidence(read) => self.observer.take_evidence(id, *read),
         }
-    }
-
-    fn take_looked(&mut self, looked: Looked) -> bool {
-        let (pid, took, is_sweep) = (looked.pid, looked.took, looked.is_sweep);
-        self.scout.note_looked(pid);
-        match self.roster.take_looked(looked, &self.options.policy, &mut self.sentinel) {
-            Look::Nothing if is_sweep => false,
-            Look::Nothing => {
-                self.follower.found_nothing(took);
-                false
-            }
-            Look::Gone => {
-                self.follower.settled(pid);
-                false
-            }
-            Look::Found { is_new, has_databases } => {
-                if has_databases {
-                    self.follower.settled(pid);
-                }
-                is_new
-            }
-        }
-    }
-
-    fn look_into_new(&mut self) {
-        for _ in 0..LOOKS_AT_ONCE {
-            let Some(pid) = self.follower.due() else { break };
-            self.scout.look(pid);
-        }
-    }
-
-    /// Gives up what has missed its deadline, and tries those again that have; gives whether that changes
-    /// what is shown.
-    fn give_up_late(&mut self) -> bool {
-        let now = Instant::now();
-        let hanging = self.scout.expire(now);
-        let mut news = Vec::new();
-        for watched in &mut self.roster.watched {
-            let pid = watched.target.process.pid;
-            if Some(pid) == hanging && watched.worker.trouble().is_none() {
-                watched.worker.suspend("its program's files cannot be read");
-            }
-            watched.worker.expire(now);
-            if watched.prober.expire(now) {
-                let reason = watched.prober.trouble().map(|trouble| trouble.reason.clone());
-                if let Some(reason) = reason.filter(|_| watched.worker.trouble().is_none()) {
-                    watched.worker.suspend(&reason);
-                }
-                windows::give_up_probes(&mut self.windows, watched);
-            }
-            watched.probe(&self.post);
-            watched.awaits_evidence &= watched.worker.trouble().is_none();
-            let target = watched.target.name.clone();
-            match (watched.worker.trouble(), watched.told_unresponsive) {
-                (Some(trouble), None) => {
-                    news.push(EventKind::TargetUnresponsive { target, pid, reason: trouble.reason.clone() });
-                    watched.told_unresponsive = Some(trouble.since);
-                }
-                (None, Some(since)) => {
-                    let after_seconds = since.elapsed().as_secs_f64();
-                    news.push(EventKind::TargetResponsive { target, pid, after_seconds });
-                    watched.told_unresponsive = None;
-                }
-                _ => {}
-            }
-        }
-        let changed = !news.is_empty();
-        news.into_iter().for_each(|what| self.history.emit(what));
-        changed
     }
 
     /// Looks at the policy's file; gives whether another one is in force now.
     fn follow_policy(&mut self, at_once: bool) -> bool {
         let Some(watch) = &mut self.policy_watch else { return false };
-        let Some(news) = watch.look(&self.options.policy, at_once) else { return false };
+        let Some(news) = watch.look(&self.observer.policy, at_once) else { return false };
         let path = watch.path().display().to_string();
         match news {
             News::Loaded(policy) => {
                 self.restore_for(&policy);
-                self.options.policy = *policy;
-                self.history.show_keys(self.options.policy.keys);
-                self.roster.take_policy(&self.options.policy, &mut self.sentinel);
+                self.observer.take_policy(*policy);
+                self.history.show_keys(self.observer.policy.keys);
                 self.forget_gone();
                 self.history.emit(EventKind::PolicyLoaded { path });
                 true
@@ -553,41 +445,23 @@ impl Engine {
         }
     }
 
-    /// Lets go of targets that have ended or changed since the last time; gives whether there were any.
-    fn let_go(&mut self) -> bool {
-        let news = self.follower.take(|pid| self.roster.wants(pid));
-        let mut any = false;
-        for process in &news.ended {
-            self.end_windows_of(process);
-            any |= self.roster.end(process, &mut self.sentinel);
-        }
-        for process in &news.replaced {
-            any |= self.roster.replace(process, &mut self.sentinel);
-        }
-        self.forget_gone();
-        any
-    }
-
     /// What is kept outside of the roster of targets that have gone.
     fn forget_gone(&mut self) {
-        for mut gone in self.roster.take_gone() {
+        for gone in self.observer.take_gone() {
             self.history.forget_target(&gone.name);
             if !is_alive(&gone.process) {
                 let now = clock::now();
-                let effects = self.ledger.target_gone(&gone.process, &self.options.policy, now);
+                let effects = self.ledger.target_gone(&gone.process, &self.observer.policy, now);
                 self.carry_out(effects);
-            }
-            if let Some(window) = gone.window.take() {
-                windows::abandon(&mut self.windows, window, &gone.lease);
             }
         }
     }
 
     fn make_plan(&mut self) {
         let now = clock::now();
-        let policy = &self.options.policy;
+        let policy = &self.observer.policy;
         let throttles = self.known_throttles();
-        for watched in &mut self.roster.watched {
+        for watched in &mut self.observer.roster.watched {
             let Watched { target, evidence, .. } = watched;
             for evidence in evidence {
                 let path = Path::new(&evidence.database);
@@ -597,12 +471,10 @@ impl Engine {
                     identity.map(|identity| self.ledger.past_actions(&identity, now)).unwrap_or_default();
             }
         }
-        lineage::tell_lineages(&mut self.roster);
+        tell_lineages(&mut self.observer.roster);
         let available_bytes = self.ledger.available_bytes(policy, now);
-        let targets: Vec<PlanTarget<'_>> = self
-            .roster
-            .watched
-            .iter()
+        let watched = self.observer.roster.watched.iter();
+        let targets: Vec<PlanTarget<'_>> = watched
             .map(|watched| PlanTarget {
                 name: &watched.target.name,
                 policy: &watched.entry,
@@ -630,22 +502,20 @@ impl Engine {
     /// still in force.
     fn emit_plan(&mut self) {
         let take = |watched: &mut Watched| std::mem::take(&mut watched.is_fresh);
-        let fresh = self.roster.watched.iter_mut().filter_map(|it| take(it).then(|| it.target.name.clone()));
+        let fresh =
+            self.observer.roster.watched.iter_mut().filter_map(|it| take(it).then(|| it.target.name.clone()));
         self.fresh = fresh.collect();
         for target in &self.fresh {
             let refusals = self.plan.refusals.iter().filter(|refusal| refusal.target == *target);
             self.history.emit_refusals(target, &refusals.collect::<Vec<_>>());
-            for watched in self.roster.watched.iter().filter(|watched| watched.target.name == *target) {
+            for watched in
+                self.observer.roster.watched.iter().filter(|watched| watched.target.name == *target)
+            {
                 self.history.keep_sample(target, &databases(watched), &self.plan);
             }
         }
         self.history.emit_plan(&self.plan);
     }
-}
-
-/// The databases that a target has open.
-fn databases(watched: &Watched) -> Vec<DatabaseIdentity> {
-    watched.target.databases.iter().map(DatabaseDirectory::identity).collect()
 }
 
 /// Nothing to do, nothing known.

@@ -3,7 +3,7 @@
 
 use super::Engine;
 use super::action_view::{action_view, step_view};
-use super::watched::Watched;
+use crate::observe::Watched;
 use crate::snapshot::{
     AgentView, PlanStepView, PlanView, ProbePriceView, RANGES_PUBLISHED_MAX, RangeView, RefusalView,
     Snapshot, StateView, TargetView,
@@ -21,7 +21,7 @@ impl Engine {
     /// Everything the outside may know now.
     pub(super) fn snapshot(&self) -> Snapshot {
         let now = jiff::Timestamp::now();
-        let policy = &self.options.policy;
+        let policy = &self.observer.policy;
         let budget = io_budget_at(policy, now);
         Snapshot {
             at: now.to_string(),
@@ -33,7 +33,7 @@ impl Engine {
                 off_peak: policy.off_peak.as_ref().is_some_and(|off_peak| off_peak.is_open(now)),
                 budget_bytes_per_second: budget.rate.bytes_per_second(),
                 probe_prices: self.probe_prices(),
-                workers_left_behind: self.roster.left_behind(),
+                workers_left_behind: self.observer.roster.left_behind(),
                 state: self.state_view(),
                 events_told: self.history.events().counts(),
             },
@@ -66,18 +66,18 @@ impl Engine {
     }
 
     fn probe_prices(&self) -> Vec<ProbePriceView> {
-        self.prices.learnt().map(price_views).unwrap_or_default()
+        self.observer.learnt_prices().map(price_views).unwrap_or_default()
     }
 
     fn target_views(&self) -> Vec<TargetView> {
-        let watched = self.roster.watched.iter().map(|watched| {
+        let watched = self.observer.roster.watched.iter().map(|watched| {
             let mut view = watched.view(self.pain_of(watched));
             let ratio = watched.spending.correction_ratio();
-            let corrected = self.prices.learnt().map(|prices| prices.corrected(ratio));
+            let corrected = self.observer.learnt_prices().map(|prices| prices.corrected(ratio));
             view.probes.prices = corrected.as_ref().map(price_views).unwrap_or_default();
             view
         });
-        watched.chain(self.roster.lost.iter().map(|lost| lost.view.clone())).collect()
+        watched.chain(self.observer.roster.lost.iter().map(|lost| lost.view.clone())).collect()
     }
 
     fn pain_of(&self, watched: &Watched) -> f64 {
@@ -87,7 +87,7 @@ impl Engine {
     }
 
     fn range_views(&self) -> Vec<RangeView> {
-        let keys = self.options.policy.keys;
+        let keys = self.observer.policy.keys;
         self.plan.assessments.iter().take(RANGES_PUBLISHED_MAX).map(|range| range_view(range, keys)).collect()
     }
 
@@ -111,7 +111,7 @@ impl Engine {
     }
 
     fn step_view(&self, action: &Action) -> PlanStepView {
-        let view = step_view(&ActionKind::from(action.clone()), self.options.policy.keys);
+        let view = step_view(&ActionKind::from(action.clone()), self.observer.policy.keys);
         match action {
             Action::CompactRange(compact) => PlanStepView { commands: self.commands_for(compact), ..view },
             _ => view,

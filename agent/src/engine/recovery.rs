@@ -16,7 +16,7 @@ use std::time::Duration;
 impl Engine {
     /// Goes on from what earlier runs have left.
     pub(super) fn take_stored(&mut self, stored: run::Stored) {
-        let (ledger, effects) = Ledger::load(stored, &self.options.policy, clock::now(), is_alive);
+        let (ledger, effects) = Ledger::load(stored, &self.observer.policy, clock::now(), is_alive);
         self.ledger = ledger;
         self.throttles = self.history.throttles(is_alive);
         self.carry_out(effects);
@@ -34,7 +34,8 @@ impl Engine {
                 self.hear(action, run::Event::TargetGone);
                 continue;
             }
-            let mut targets = self.roster.watched.iter_mut().filter(|it| it.target.process == process);
+            let mut targets =
+                self.observer.roster.watched.iter_mut().filter(|it| it.target.process == process);
             let Some(watched) = targets.find(|watched| watched.hook.is_connected) else { continue };
             let ask = move |session: &mut Session| {
                 let state = session.converse(|hook| hook.compaction_status(job.0));
@@ -43,7 +44,7 @@ impl Engine {
                     None => Answer::Nothing,
                 }
             };
-            watched.ask(&self.post, "an earlier run's job", READINGS_LIMIT, ask);
+            watched.ask(&self.observer.post, "an earlier run's job", READINGS_LIMIT, ask);
         }
     }
 
@@ -57,16 +58,19 @@ impl Engine {
 
     /// Asks the RocksDBs in which something may run unseen whether it does.
     pub(super) fn ask_after_orphans(&mut self) {
-        for watched in self.roster.watched.iter_mut().filter(|watched| watched.hook.is_connected) {
+        for watched in self.observer.roster.watched.iter_mut().filter(|watched| watched.hook.is_connected) {
             let orphans = self.ledger.orphans().iter();
             let own = orphans.filter(|orphan| orphan.process == watched.target.process);
             let databases: BTreeSet<PathBuf> =
                 own.filter_map(|orphan| Some(orphan.database.as_ref()?.path.clone())).collect();
             if !databases.is_empty() {
                 let databases: Vec<PathBuf> = databases.into_iter().collect();
-                watched.ask(&self.post, "the count of running compactions", READINGS_LIMIT, move |session| {
-                    Answer::Orphans(session.running(&databases))
-                });
+                watched.ask(
+                    &self.observer.post,
+                    "the count of running compactions",
+                    READINGS_LIMIT,
+                    move |session| Answer::Orphans(session.running(&databases)),
+                );
             }
         }
         self.ledger.follow_orphans(clock::now(), |_| None);

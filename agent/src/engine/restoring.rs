@@ -19,7 +19,8 @@ impl Engine {
     /// Has the throttles restored that are not wanted any more, and forgets those whose process has ended.
     pub(super) fn restore_throttles(&mut self) {
         self.step_settings(&SettingEvent::Gone, |kept| is_throttle(kept) && !is_alive(&kept.process));
-        let processes: Vec<ProcessId> = self.roster.watched.iter().map(|it| it.target.process).collect();
+        let processes: Vec<ProcessId> =
+            self.observer.roster.watched.iter().map(|it| it.target.process).collect();
         let unwatched = SettingEvent::Unwanted("its target is not watched any more");
         self.step_settings(&unwatched, |kept| {
             is_throttle(kept) && kept.is_restorable() && !processes.contains(&kept.process)

@@ -5,8 +5,8 @@
 //! then that there is one. What is in force is read from the database's own OPTIONS file, never assumed:
 //! somebody else may have set it meanwhile.
 
-use super::watched::Watched;
 use super::{Control, Engine};
+use crate::observe::Watched;
 use crate::session::{Access, Answer, OPTION_LIMIT, PROBE_LIMIT, Session, ValueInForce, note};
 use sexton_hook_protocol::limits::LEASE_RENEWAL_INTERVAL;
 use sexton_journal::clock;
@@ -38,7 +38,7 @@ impl Engine {
     /// The policy is about to change: restores what the next one does not allow.
     pub(super) fn restore_for(&mut self, policy: &Policy) {
         let allowed = |watched: &Watched, kept: &KeptSetting| is_allowed(policy, watched, kept);
-        let Engine { roster, ledger, .. } = self;
+        let (roster, ledger) = (&self.observer.roster, &mut self.ledger);
         let unwanted = SettingEvent::Unwanted("the policy does not allow it any more");
         let effects = ledger.step_settings(&unwanted, clock::now(), |kept| {
             let watched = roster.watched.iter().find(|watched| watched.target.name == kept.target);
@@ -75,17 +75,17 @@ impl Engine {
     /// Tells the hooks that this agent is still there, and asks whether its settings are, too.
     fn keep_settings(&mut self) {
         let names: Vec<String> =
-            self.roster.watched.iter().map(|watched| watched.target.name.clone()).collect();
+            self.observer.roster.watched.iter().map(|watched| watched.target.name.clone()).collect();
         let gone = SettingEvent::Unwanted("its process has gone");
         self.step_settings(&gone, |kept| is_option(kept) && !names.contains(&kept.target));
-        for watched in &mut self.roster.watched {
+        for watched in &mut self.observer.roster.watched {
             let name = &watched.target.name;
             let is_kept = |kept: &&KeptSetting| {
                 is_option(kept) && kept.state == KeptState::InForce && kept.target == *name
             };
             let kept: Vec<KeptSetting> = self.ledger.settings().iter().filter(is_kept).cloned().collect();
             if !kept.is_empty() {
-                watched.ask(&self.post, "the options that are set", OPTION_LIMIT, move |session| {
+                watched.ask(&self.observer.post, "the options that are set", OPTION_LIMIT, move |session| {
                     Answer::LostSettings(session.lost_options(kept).unwrap_or_default())
                 });
             }
@@ -123,7 +123,7 @@ impl Engine {
         if !is_option(kept) || self.restoring.contains_key(&kept.action) {
             return;
         }
-        let post = self.post.clone();
+        let post = self.observer.post.clone();
         let Some(watched) = self.watched_of(kept) else { return };
         let access = Access::of(&watched.entry, watched.mode);
         let wanted = kept.clone();
@@ -164,7 +164,7 @@ impl Engine {
             let mut databases = watched.target.databases.iter();
             databases.any(|database| Some(database.identity()) == kept.database)
         };
-        let watched = &mut self.roster.watched;
+        let watched = &mut self.observer.roster.watched;
         let same_process = watched.iter().position(|it| it.target.process == kept.process && has_it(it));
         let at = same_process.or_else(|| watched.iter().position(has_it))?;
         watched.get_mut(at)

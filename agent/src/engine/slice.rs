@@ -1,7 +1,7 @@
 //! Actions under way, as the loop has them: what the ledger does not know of them.
 
 use super::Engine;
-use super::watched::Watched;
+use crate::observe::Watched;
 use crate::session::Baseline;
 use sexton_inspect::facts::TargetId;
 use sexton_tuner::latency::Latencies;
@@ -93,17 +93,12 @@ impl Engine {
         self.acting.iter().filter(|acting| acting.is_slice()).map(|acting| acting.target).collect()
     }
 
-    /// Whether a slice runs in a target.
-    pub(super) fn is_acted_on(&self, id: TargetId) -> bool {
-        self.acting.iter().any(|acting| acting.is_slice() && acting.target == id)
-    }
-
     /// Keeps windows open on the targets in which slices run.
     pub(super) fn keep_slice_windows(&mut self) {
         for mut acting in std::mem::take(&mut self.acting) {
             let is_slice = acting.is_slice();
             if let Some(part) = acting.part.as_mut().filter(|_| is_slice) {
-                self.keep_slice_window(acting.target, &mut part.window_wanted);
+                self.observer.keep_slice_window(acting.target, &mut part.window_wanted);
             }
             self.acting.push(acting);
         }

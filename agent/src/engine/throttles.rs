@@ -58,7 +58,7 @@ impl Engine {
 
     /// Whether values are being read that the next plan should know of.
     pub(super) fn awaits_throttles(&mut self) -> bool {
-        let roster = &self.roster;
+        let roster = &self.observer.roster;
         self.throttle_reads.retain(|read| {
             let watched = roster.get(read.job.target);
             let limit = READ_LIMIT + read.setting.timeout.duration();
@@ -70,8 +70,8 @@ impl Engine {
     /// The settings of all targets that may be acted on.
     fn wanted_throttles(&self) -> Vec<(ThrottleKey, ThrottleSetting)> {
         let now = jiff::Timestamp::now();
-        let policy = &self.options.policy;
-        let acted_on = self.roster.watched.iter().filter(|watched| watched.mode == Mode::Act);
+        let policy = &self.observer.policy;
+        let acted_on = self.observer.roster.watched.iter().filter(|watched| watched.mode == Mode::Act);
         let settings = acted_on.flat_map(|watched| {
             let (process, target) = (watched.target.process, watched.target.name.clone());
             let settings = throttle_values(policy, &watched.entry, now).into_iter();
@@ -139,7 +139,7 @@ impl Engine {
     }
 
     fn offer_throttle(&mut self, set: SetThrottle) {
-        let Some(watched) = self.roster.named(&set.target) else { return };
+        let Some(watched) = self.observer.roster.named(&set.target) else { return };
         let (target, process, mode) = (watched.target.id, watched.target.process, watched.mode);
         let kind = ActionKind::ChangeSetting(SettingChange::Throttle(set));
         let admission = Admission {
@@ -150,7 +150,7 @@ impl Engine {
             time_limit: self.time_limit(&kind),
         };
         let offer = Offer { kind: kind.clone(), process, mode, place: None, device: None, claim: None };
-        match self.ledger.offer(offer, admission, &self.options.policy, clock::now()) {
+        match self.ledger.offer(offer, admission, &self.observer.policy, clock::now()) {
             Ok((id, effects)) => {
                 let baseline = Baseline { kind, files: None, memtable_deletions: None };
                 self.acting.push(Acting::new(target, id, Arc::new(baseline)));
@@ -174,7 +174,7 @@ impl Engine {
         }
         let process = self.ledger.action(id)?.process;
         if !self.acting.iter().any(|acting| acting.id == id) {
-            let target = self.roster.named(&set.target).map(|watched| watched.target.id);
+            let target = self.observer.roster.named(&set.target).map(|watched| watched.target.id);
             let Some(target) = target else {
                 return Some(ended_badly(format!("{} has gone", set.target), false));
             };

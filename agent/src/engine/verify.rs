@@ -2,7 +2,7 @@
 //! the tombstones was released.
 
 use super::Engine;
-use super::watched::Watched;
+use crate::observe::Watched;
 use crate::session::{Answer, READINGS_LIMIT};
 use sexton_execute::Properties;
 use sexton_inspect::facts::TargetId;
@@ -31,7 +31,7 @@ impl Engine {
             }
             let ranges = self.plan.assessments.iter().filter(|range| range.target == target);
             let after: Vec<RangeAssessment> = ranges.cloned().collect();
-            let Some(watched) = self.roster.named(&target) else { continue };
+            let Some(watched) = self.observer.roster.named(&target) else { continue };
             let window = watched.evidence.first().map(|evidence| evidence.window).unwrap_or_default();
             for id in due {
                 let seen = WindowSeen {
@@ -48,7 +48,7 @@ impl Engine {
     /// Actions that had ended before the last window on their target was opened.
     fn due_for_verification(&self, target: &str) -> Vec<ActionId> {
         let now = clock::now();
-        let Some(watched) = self.roster.named(target) else { return Vec::new() };
+        let Some(watched) = self.observer.roster.named(target) else { return Vec::new() };
         let opened = watched.last_window.map(|opened| opened.elapsed());
         let was_before = |action: &Action| {
             let ended = action.state.end().map(|end| now.since(&end.at));
@@ -60,12 +60,12 @@ impl Engine {
 
     /// Asks whether the snapshots are still held that kept tombstones.
     pub(super) fn ask_after_pins(&mut self) {
-        for watched in self.roster.watched.iter_mut().filter(|watched| watched.hook.is_connected) {
+        for watched in self.observer.roster.watched.iter_mut().filter(|watched| watched.hook.is_connected) {
             let pinned = self.ledger.pinned().filter_map(|action| place_in(watched, action));
             let places: BTreeSet<(PathBuf, String)> =
                 pinned.map(|place| (place.database.path.clone(), place.column_family.clone())).collect();
             if !places.is_empty() {
-                watched.ask(&self.post, "the oldest snapshots", READINGS_LIMIT, |session| {
+                watched.ask(&self.observer.post, "the oldest snapshots", READINGS_LIMIT, |session| {
                     Answer::Pinned(session.properties_of(places.into_iter().collect()))
                 });
             }
@@ -75,7 +75,7 @@ impl Engine {
     /// Ends the back-off of ranges whose tombstones a snapshot kept that is held no more: from here on only
     /// the cooldown counts.
     pub(super) fn lift_pins(&mut self, target: TargetId, read: &[(PathBuf, String, Properties)]) {
-        let Some(watched) = self.roster.get(target) else { return };
+        let Some(watched) = self.observer.roster.get(target) else { return };
         let released = self.ledger.pinned().filter_map(|action| {
             let place = place_in(watched, action)?;
             let sequence = action.state.end()?.oldest_snapshot_sequence?;

@@ -1,11 +1,9 @@
 //! Jobs that run in the target: begun, polled between requests, and reported while they run.
 
 use super::{Answer, Session};
-use crate::inbox::{Event, Post};
 use sexton_execute::{
     ExecuteError, Executor, JobId, JobOutcome, JobStatus, Progress, Site, Task, executor_for,
 };
-use sexton_inspect::facts::TargetId;
 use sexton_tuner::policy::TargetPolicy;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,16 +15,8 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(250);
 /// and what is read for the guards.
 pub const POLL_LIMIT: Duration = Duration::from_secs(15);
 
-/// Where a session reports to.
-#[derive(Clone, Debug)]
-pub struct Reporter {
-    /// The loop's queue.
-    pub post: Post,
-    /// Whose session it is.
-    pub target: TargetId,
-    /// Of the worker's thread.
-    pub generation: u64,
-}
+/// Takes what a session reports without being asked.
+pub type Reporter = Box<dyn Fn(Answer) + Send>;
 
 /// What is done by whom.
 #[derive(Clone, Debug)]
@@ -177,9 +167,7 @@ impl Session {
         };
         let goes_on = matches!(status, ReportedStatus::Running(_));
         let bytes_written = if goes_on { None } else { job.bytes_written(self.target.process.pid) };
-        let Reporter { post, target, generation } = &self.reporter;
-        let answer = Answer::Job(Box::new(JobReport { number: job.number, status, bytes_written }));
-        post.send(Event::Answered { target: *target, generation: *generation, answer });
+        (self.reporter)(Answer::Job(Box::new(JobReport { number: job.number, status, bytes_written })));
         goes_on
     }
 }

@@ -15,13 +15,13 @@ mod readings;
 
 pub use around::{Baseline, Before, RunningCompactions, Wanted, is_inside};
 pub use evidence::{EVIDENCE_LIMIT, EvidenceRead, FILES_LIMIT, SeenByWindow, SstRead};
-pub use jobs::{JobReport, Meanwhile, Order, ReportedStatus, Reporter};
+pub use jobs::{JobReport, Meanwhile, Order, ReportedStatus};
 pub use options::{OPTION_LIMIT, ValueInForce, note};
 pub use probes::Probed;
 pub use readings::{PlaceReadings, READINGS_LIMIT};
 
 use crate::worker::Resident;
-use jobs::RunningJob;
+use jobs::{Reporter, RunningJob};
 use sexton_execute::{Properties, SharedHook, held};
 use sexton_inspect::facts::{DatabaseDirectory, Gap, ProcessId, Target};
 use sexton_inspect::identity::Identities;

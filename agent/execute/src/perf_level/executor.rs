@@ -3,8 +3,7 @@
 use super::Keeper;
 use crate::error::ExecuteError;
 use crate::executor::{Executor, Job, Jobs};
-use crate::task::{JobId, JobOutcome, JobStatus, PerfLevelTask};
-use crate::{SettingTask, Task};
+use crate::task::{JobId, JobOutcome, JobStatus, PerfLevelTask, SettingTask, Task};
 use sexton_inspect::facts::ThreadLevel;
 
 /// Raises the perf level of one target's threads; dropping it restores their former levels.

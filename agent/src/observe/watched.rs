@@ -1,21 +1,20 @@
 //! One target being watched: what has been read of it so far.
 
-use super::guards::GuardLedger;
-use super::lineage::Checkpoints;
+use super::checkpoints::Checkpoints;
+use super::guard_record::GuardRecord;
 use super::perf_level::PerfLevel;
 use super::price_check::PriceCheck;
-use super::roster::Sessions;
+use super::sessions::Sessions;
 use super::spending::Spending;
 use crate::inbox::{Event, Post};
 use crate::session::probes::{self, ProbeNews, Prober, SlotLease};
 use crate::session::{Answer, EvidenceRead, HOOK_PROBE_LIMIT, HookState, PROBE_LIMIT, Session};
-use crate::snapshot::{CostView, FileView, GapView, HOT_FILES_MAX, TargetState, TargetView};
 use crate::worker::Worker;
 use sexton_inspect::facts::{DatabaseDirectory, Gap, Target};
 use sexton_inspect::layout::check_invariants;
+use sexton_journal::EventKind;
 use sexton_probe::{OpenWindow, Sentinel, SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
 use sexton_tuner::evidence::{BlockFetches, Counters, Evidence, SentinelInterval};
-use sexton_tuner::heat::{FileHeat, file_heat};
 use sexton_tuner::latency::Latencies;
 use sexton_tuner::lineage::Links;
 use sexton_tuner::options::ColumnFamilyOptions;
@@ -73,7 +72,7 @@ pub struct Watched {
     /// Which of its databases were found to be checkpoints.
     pub checkpoints: Checkpoints,
     /// What the guards have said.
-    pub guards: GuardLedger,
+    pub guards: GuardRecord,
     /// What operations waited for in the windows so far, the last ones counting most: what a slice's
     /// latencies are compared with.
     pub latencies: Latencies,
@@ -85,12 +84,12 @@ pub struct Watched {
     /// Why the SST files of a database could not be read.
     pub files_gap: Option<Gap>,
     /// Whether the last window had to estimate.
-    is_estimated: bool,
+    pub(super) is_estimated: bool,
     price_check: PriceCheck,
-    perf_level: PerfLevel,
+    pub(super) perf_level: PerfLevel,
     /// What had been counted at the first reading; `None` before that.
-    baseline: Option<Counters>,
-    sums: Sums,
+    pub(super) baseline: Option<Counters>,
+    pub(super) sums: Sums,
 }
 
 /// What a target's window does.
@@ -149,16 +148,16 @@ impl WindowStage {
 }
 
 #[derive(Default)]
-struct Sums {
-    attributed: Counters,
-    totals: Counters,
-    operations: u64,
-    operations_painful: u64,
-    window_ns: u64,
-    windows: u64,
-    operations_estimated: u64,
-    records_lost: u64,
-    fetches: BlockFetches,
+pub(super) struct Sums {
+    pub attributed: Counters,
+    pub totals: Counters,
+    pub operations: u64,
+    pub operations_painful: u64,
+    pub window_ns: u64,
+    pub windows: u64,
+    pub operations_estimated: u64,
+    pub records_lost: u64,
+    pub fetches: BlockFetches,
 }
 
 impl Watched {
@@ -195,7 +194,7 @@ impl Watched {
             options: BTreeMap::new(),
             links: BTreeMap::new(),
             checkpoints: Checkpoints::default(),
-            guards: GuardLedger::default(),
+            guards: GuardRecord::default(),
             latencies: Latencies::default(),
             costs: CostFit::default(),
             database_costs: BTreeMap::new(),
@@ -453,61 +452,6 @@ impl Watched {
         self.latencies.merge(latencies);
     }
 
-    /// What is missing now, the facts' gaps and those that show only at run time.
-    pub fn gaps(&self) -> Vec<GapView> {
-        let estimated = self.is_estimated.then(|| Gap {
-            what: "tombstones are estimated".into(),
-            reason: "RocksDB's counters stand still, so the iterator's own count is taken: keys of all kinds that the \
-                     positioning call and the scan's last call stepped over"
-                .into(),
-            remedy: "where the perf level is below 2, raise it in the host; a build without PerfContext has nothing \
-                     better"
-                .into(),
-        });
-        let invariants = check_invariants(&self.last.thread_counters()).err().map(|reason| Gap {
-            what: "the counters do not look like RocksDB's".into(),
-            reason,
-            remedy: "report the RocksDB build: its PerfContext is laid out differently".into(),
-        });
-        let unread = (self.last.threads_ended_unread > 0).then(|| Gap {
-            what: format!("{} threads ended unread", self.last.threads_ended_unread),
-            reason: "what they counted after the sentinel's last reading is missing in the totals".into(),
-            remedy:
-                "Linux 6.16 or newer reads a thread a last time when it ends; otherwise shorten loop.interval"
-                    .into(),
-        });
-        let resets = (self.last.resets > 0).then(|| Gap {
-            what: "the process sets its counters to zero".into(),
-            reason: "what it counts between two readings of the sentinel is lost with them, so that totals are the \
-                     least that was counted"
-                .into(),
-            remedy: "nothing to do: windows see each zeroing and are exact; shorten loop.survey to have more of them"
-                .into(),
-        });
-        let windows_only = (self.last.totals_by == TotalsBy::Windows).then(|| Gap {
-            what: "this kernel has no sentinel".into(),
-            reason:
-                "what was counted while no window was open is not known, and windows come by the survey timer"
-                    .into(),
-            remedy: "Linux 5.18 or newer has it (bpf_copy_from_user_task); otherwise shorten loop.survey"
-                .into(),
-        });
-        let run_time = [
-            windows_only,
-            estimated,
-            invariants,
-            unread,
-            resets,
-            self.hook.gap.clone(),
-            self.unresponsive(),
-            self.files_gap.clone(),
-            self.guards.gap(),
-        ];
-        let gaps = self.target.gaps.iter().cloned().chain(self.perf_level.gaps());
-        let gaps = gaps.chain(run_time.into_iter().flatten());
-        gaps.map(|gap| GapView { what: gap.what, reason: gap.reason, remedy: gap.remedy }).collect()
-    }
-
     /// Whether a window may open now: nothing is done to its probes, and what was read of it makes sense.
     pub fn may_have_window(&self) -> bool {
         let is_free = matches!(self.window, WindowStage::None) && self.is_prober_free();
@@ -519,124 +463,25 @@ impl Watched {
         !self.target.module.sites.has_a_seek() || check_invariants(&self.last.thread_counters()).is_err()
     }
 
-    /// Why nothing is heard of the target, where nothing is.
-    fn unresponsive(&self) -> Option<Gap> {
-        let trouble = self.worker.trouble()?;
-        Some(Gap {
-            what: "the target does not respond".into(),
-            reason: trouble.reason.clone(),
-            remedy: "it is tried again every few seconds; see what holds the process, its file systems or its hook"
-                .into(),
-        })
-    }
-
-    fn state(&self) -> TargetState {
-        if self.worker.trouble().is_some() {
-            TargetState::Unresponsive
-        } else if self.is_blind() {
-            TargetState::Blind
-        } else if matches!(self.window, WindowStage::Open(_)) {
-            TargetState::Armed
-        } else {
-            TargetState::Watching
+    /// It has become unresponsive, or answers again, since the last time: what there is to tell of it.
+    pub fn tell_unresponsive(&mut self) -> Option<EventKind> {
+        let (target, pid) = (self.target.name.clone(), self.target.process.pid);
+        match (self.worker.trouble(), self.told_unresponsive) {
+            (Some(trouble), None) => {
+                self.told_unresponsive = Some(trouble.since);
+                Some(EventKind::TargetUnresponsive { target, pid, reason: trouble.reason.clone() })
+            }
+            (None, Some(since)) => {
+                self.told_unresponsive = None;
+                let after_seconds = since.elapsed().as_secs_f64();
+                Some(EventKind::TargetResponsive { target, pid, after_seconds })
+            }
+            _ => None,
         }
-    }
-
-    /// The target as the outside sees it.
-    pub fn view(&self, pain_seconds_per_second: f64) -> TargetView {
-        TargetView {
-            name: self.target.name.clone(),
-            series: match self.entry.matches.is_empty() {
-                true => self.target.program.clone(),
-                false => self.entry.name.clone(),
-            },
-            pid: self.target.process.pid,
-            state: self.state(),
-            mode: mode_name(self.mode).to_owned(),
-            rocksdb_version: self.target.module.version.to_string(),
-            module: self.target.module.path.display().to_string(),
-            databases: self
-                .target
-                .databases
-                .iter()
-                .map(|database| database.path.display().to_string())
-                .collect(),
-            totals: match self.last.totals_by {
-                TotalsBy::Sentinel => self.last.total.minus(self.baseline.unwrap_or_default()),
-                TotalsBy::Windows => self.sums.totals,
-            },
-            totals_by: match self.last.totals_by {
-                TotalsBy::Sentinel => "sentinel".to_owned(),
-                TotalsBy::Windows => "windows".to_owned(),
-            },
-            attributed: self.sums.attributed,
-            operations: self.sums.operations,
-            operations_painful: self.sums.operations_painful,
-            operations_estimated: self.sums.operations_estimated,
-            window_seconds: self.sums.window_ns as f64 / 1e9,
-            windows: self.sums.windows,
-            records_lost: self.sums.records_lost,
-            probes: self.spending.view(),
-            threads: self.last.threads_with_counters,
-            threads_ended: self.last.threads_ended,
-            threads_ended_unread: self.last.threads_ended_unread,
-            perf_level: self.last.perf_level,
-            block_reads_timed: self.sums.fetches.count,
-            block_read_seconds: self.sums.fetches.latency_ns as f64 / 1e9,
-            perf_level_raised_threads: self.perf_level.raised_threads(),
-            pain_seconds_per_second,
-            hot_files: self.hot_files(),
-            hook: self.hook.is_connected,
-            guards: self.guards.view(),
-            costs: self.cost_view(),
-            gaps: self.gaps(),
-        }
-    }
-
-    fn cost_view(&self) -> CostView {
-        let costs = self.costs.costs();
-        CostView {
-            seconds_per_tombstone: costs.ns_per_tombstone / 1e9,
-            tombstone_source: if costs.tombstone_learnt { "measured" } else { "assumed" }.to_owned(),
-            seconds_per_block_read: costs.ns_per_block_read / 1e9,
-            block_read_source: costs.block_read_source.in_words().to_owned(),
-        }
-    }
-
-    /// The files that readers waited for longest, of all its databases.
-    fn hot_files(&self) -> Vec<FileView> {
-        let mut files: Vec<FileView> = self.evidence.iter().flat_map(file_views).collect();
-        files.sort_by(|one, two| two.wait_seconds_per_second.total_cmp(&one.wait_seconds_per_second));
-        files.truncate(HOT_FILES_MAX);
-        files
-    }
-
-    /// The target as it is shown once its process has gone.
-    pub fn view_when_lost(&self) -> TargetView {
-        TargetView { state: TargetState::Lost, hook: false, ..self.view(0.0) }
     }
 }
 
-fn file_views(evidence: &Evidence) -> Vec<FileView> {
-    let view = |heat: FileHeat| FileView {
-        database: evidence.database.clone(),
-        number: heat.number,
-        column_family: heat.column_family,
-        level: heat.level,
-        reads_per_second: heat.reads_per_second,
-        bytes_per_second: heat.bytes_per_second,
-        wait_seconds_per_second: heat.wait_seconds_per_second,
-        latency_p50_seconds: heat.latency_p50_seconds,
-        latency_p99_seconds: heat.latency_p99_seconds,
-    };
-    file_heat(evidence).into_iter().take(HOT_FILES_MAX).map(view).collect()
-}
-
-/// The mode in the policy's words.
-pub fn mode_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Observe => "observe",
-        Mode::Advise => "advise",
-        Mode::Act => "act",
-    }
+/// The databases that a target has open.
+pub fn databases(watched: &Watched) -> Vec<DatabaseIdentity> {
+    watched.target.databases.iter().map(DatabaseDirectory::identity).collect()
 }

@@ -1,7 +1,6 @@
-//! What is known of the hard links between open databases, brought to the evidence before each plan.
+//! Which databases of a target were found to be checkpoints.
 
-use super::roster::Roster;
-use sexton_tuner::lineage::{Inode, Lineage, Links, lineages};
+use sexton_tuner::lineage::{Inode, Lineage, Links};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -14,7 +13,7 @@ pub struct Checkpoints(BTreeMap<Inode, String>);
 
 impl Checkpoints {
     /// What was known before goes before what is known now.
-    fn settle(&mut self, inode: Inode, now: Lineage) -> Lineage {
+    pub fn settle(&mut self, inode: Inode, now: Lineage) -> Lineage {
         if let Lineage::Derived { reason } = &now {
             self.0.insert(inode, reason.clone());
             return now;
@@ -23,32 +22,9 @@ impl Checkpoints {
     }
 
     /// Forgets directories that are not open any more: another one may get the same inode.
-    fn retain(&mut self, open: &BTreeMap<PathBuf, Links>) {
+    pub fn retain(&mut self, open: &BTreeMap<PathBuf, Links>) {
         self.0.retain(|inode, _| open.values().any(|links| links.inode == *inode));
     }
-}
-
-/// Says of each database that there is evidence of whose its files are, by the links of all databases that
-/// are open in any target.
-pub fn tell_lineages(roster: &mut Roster) {
-    let known: Vec<&Links> = roster.watched.iter().flat_map(|watched| watched.links.values()).collect();
-    let mut told = lineages(&known).into_iter();
-    // In the order in which they were collected.
-    for watched in &mut roster.watched {
-        watched.checkpoints.retain(&watched.links);
-        let mut of_databases = BTreeMap::new();
-        for (links, lineage) in watched.links.values().zip(told.by_ref()) {
-            let settled = watched.checkpoints.settle(links.inode, lineage);
-            of_databases.insert(links.directory.as_str(), settled);
-        }
-        for evidence in &mut watched.evidence {
-            evidence.lineage = of_databases.remove(evidence.database.as_str()).unwrap_or_else(unread);
-        }
-    }
-}
-
-fn unread() -> Lineage {
-    Lineage::Unknown { reason: "its directory cannot be read".to_owned() }
 }
 
 #[cfg(test)]

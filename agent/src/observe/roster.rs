@@ -1,11 +1,9 @@
 //! Which targets are watched: processes that come, that stay, and that have gone.
 
+use super::sessions::Sessions;
 use super::watched::{Watched, WindowStage};
 use crate::discovery::Looked;
-use crate::inbox::Post;
-use crate::session::probes::{Prober, SlotLease};
-use crate::session::{Reporter, Session};
-use crate::worker::{LeftBehind, Worker};
+use crate::session::probes::SlotLease;
 use sexton_inspect::error::InspectError;
 use sexton_inspect::facts::{ProcessId, Target, TargetId};
 use sexton_inspect::inspect::Inspector;
@@ -13,7 +11,6 @@ use sexton_inspect::process::is_alive;
 use sexton_probe::{ProbeError, Sentinel, TARGETS_MAX};
 use sexton_tuner::policy::{Policy, TargetPolicy};
 use std::collections::HashSet;
-use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
@@ -83,39 +80,6 @@ pub struct Lost {
     since: Instant,
 }
 
-/// Makes sessions, each on its worker's thread.
-pub struct Sessions {
-    /// The hook's library, where it was named.
-    pub hook_library: Option<PathBuf>,
-    /// Where they report to.
-    pub post: Post,
-    /// Threads that were left behind, of all workers.
-    pub left_behind: LeftBehind,
-}
-
-impl Sessions {
-    /// A worker for a target.
-    pub fn worker(&self, target: &Target) -> Worker<Session> {
-        let name = format!("sexton-{}", target.process.pid);
-        Worker::new(name, self.left_behind.clone(), self.making(target))
-    }
-
-    /// A worker for a target's probes.
-    pub fn prober(&self, target: &Target) -> Worker<Prober> {
-        let name = format!("probes-{}", target.process.pid);
-        Worker::new(name, self.left_behind.clone(), |_| Prober)
-    }
-
-    /// How its session is made.
-    pub fn making(&self, target: &Target) -> impl Fn(u64) -> Session + Send + Sync + 'static {
-        let (target, library, post) = (target.clone(), self.hook_library.clone(), self.post.clone());
-        move |generation| {
-            let reporter = Reporter { post: post.clone(), target: target.id, generation };
-            Session::new(target.clone(), library.clone(), reporter)
-        }
-    }
-}
-
 /// The targets of one agent.
 pub struct Roster {
     sessions: Sessions,
@@ -183,6 +147,11 @@ impl Roster {
     /// The target that a plan calls so.
     pub fn named(&self, name: &str) -> Option<&Watched> {
         self.watched.iter().find(|watched| watched.target.name == name)
+    }
+
+    /// The same, to be changed.
+    pub fn named_mut(&mut self, name: &str) -> Option<&mut Watched> {
+        self.watched.iter_mut().find(|watched| watched.target.name == name)
     }
 
     /// Whether a process could be a target at all.

@@ -3,18 +3,20 @@
 //! What may block on the target is done on a thread of its own: probes are put in, taken away and totals are
 //! read there. What comes of it is taken in here.
 
+use super::Observer;
 use super::prices::Changed;
 use super::spending::Spending;
-use super::watched::{Purpose, Watched, WindowStage};
-use super::{Engine, Phase, databases};
+use super::watched::{Purpose, Watched, WindowStage, databases};
 use crate::session::probes::{self, InPlace, ProbeNews, Probed, SlotLease};
-use crate::session::{Access, Answer, EVIDENCE_LIMIT, SeenByWindow, Session};
+use crate::session::{Access, Answer, EVIDENCE_LIMIT, EvidenceRead, SeenByWindow, Session};
 use sexton_inspect::facts::{ProcessId, TargetId};
 use sexton_journal::Journal;
 use sexton_probe::governor::ProbePrices;
 use sexton_probe::{Closed, OpenWindow, ProbeError, SentinelReading, WindowResult, Windows};
 use sexton_tuner::attention::wants_window;
 use sexton_tuner::governor::Allowance;
+use sexton_tuner::latency::Latencies;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
@@ -30,12 +32,33 @@ pub const OPENING_TIME_MAX: Duration = Duration::from_secs(1);
 /// How often a window is asked for again where the probe budget had none to give.
 const WINDOW_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-impl Engine {
+/// Targets on which a window is due, whatever they have counted.
+pub enum Due {
+    All,
+    /// Those whose actions it is to measure.
+    Only(BTreeSet<String>),
+}
+
+impl Due {
+    fn includes(&self, target: &str) -> bool {
+        match self {
+            Due::All => true,
+            Due::Only(targets) => targets.contains(target),
+        }
+    }
+}
+
+/// What operations of a target waited for in a window of a slice.
+pub struct SliceSeen {
+    pub target: TargetId,
+    pub latencies: Latencies,
+}
+
+impl Observer {
     /// The sentinel's turn: what did every target count since the last cycle? A slice reads those of its
     /// target itself, around its windows.
-    pub(super) fn ask_totals(&mut self) {
-        let acted_on = self.acted_on();
-        let Engine { roster, sentinel, post, .. } = self;
+    pub fn ask_totals(&mut self, acted_on: &[TargetId]) {
+        let Observer { roster, sentinel, post, .. } = self;
         let of_cycle = roster.watched.iter_mut().filter(|it| !acted_on.contains(&it.target.id));
         for watched in of_cycle.filter(|watched| matches!(watched.window, WindowStage::None)) {
             watched.ask_totals(sentinel, post);
@@ -43,19 +66,24 @@ impl Engine {
     }
 
     /// Whether totals are awaited that may still come in time.
-    pub(super) fn awaits_totals(&self) -> bool {
+    pub fn awaits_totals(&self) -> bool {
         let mut watched = self.roster.watched.iter();
         watched.any(|watched| watched.awaits_totals && watched.worker.trouble().is_none())
     }
 
-    pub(super) fn has_open_windows(&self) -> bool {
+    /// Whether what the sessions read of windows may still come in time.
+    pub fn awaits_evidence(&self) -> bool {
+        self.roster.watched.iter().any(|watched| watched.awaits_evidence)
+    }
+
+    pub fn has_open_windows(&self) -> bool {
         self.roster.watched.iter().any(|watched| matches!(watched.window, WindowStage::Open(_)))
     }
 
     /// Whether the cycle waits for a window: one that is open, or opens in time.
-    pub(super) fn has_windows_of_cycle(&self) -> bool {
+    pub fn has_windows_of_cycle(&self, acted_on: &[TargetId]) -> bool {
         let waits = |watched: &Watched| match &watched.window {
-            WindowStage::Open(_) => !self.is_acted_on(watched.target.id),
+            WindowStage::Open(_) => !acted_on.contains(&watched.target.id),
             WindowStage::Opening { since, purpose, .. } => {
                 *purpose == Purpose::Evidence && since.elapsed() < OPENING_TIME_MAX
             }
@@ -64,23 +92,21 @@ impl Engine {
         self.roster.watched.iter().any(waits)
     }
 
-    /// Windows on the targets that deserve one, all at the same time, each until its own end.
-    pub(super) fn open_windows(&mut self) {
-        let acted_on = self.acted_on();
-        let window_due = self.targets_to_verify();
-        let policy = &self.options.policy;
+    /// Windows on the targets that deserve one or are `due`, all at the same time, each until its own end;
+    /// none on those that are acted on, whose windows are the slices'.
+    pub fn open_windows(&mut self, journal: &Journal, due: &Due, acted_on: &[TargetId]) {
+        let policy = &self.policy;
         let mut wanted = Vec::new();
         for watched in &mut self.roster.watched {
             if !watched.is_fresh {
                 // A plan is made of what windows have seen since the last one, never of what it was made of.
                 watched.forget_observations();
             }
-            let due = self.always_window
-                || window_due.contains(&watched.target.name)
-                || wants_window(&watched.interval, since_window_ns(&self.history, watched), policy);
+            let is_due = due.includes(&watched.target.name)
+                || wants_window(&watched.interval, since_window_ns(journal, watched), policy);
             let is_acted_on = acted_on.contains(&watched.target.id);
             let is_free = watched.worker.trouble().is_none() && !watched.awaits_evidence && !is_acted_on;
-            if !due || !is_free || !watched.may_have_window() {
+            if !is_due || !is_free || !watched.may_have_window() {
                 continue;
             }
             if let Allowance::Window { length_ns, credit_ns } =
@@ -104,7 +130,7 @@ impl Engine {
     /// Has the probes of a window put into a target; it opens once they are in their places.
     fn open_window(&mut self, id: TargetId, (length_ns, credit_ns): (u64, u64), purpose: Purpose) {
         let shares_process = self.roster.shares_process(id);
-        let Engine { roster, windows, sentinel, prices, post, options, .. } = self;
+        let Observer { roster, windows, sentinel, prices, post, policy, .. } = self;
         let Some(watched) = roster.get_mut(id) else { return };
         if shares_process {
             // The same threads may run into the probes of both.
@@ -112,7 +138,7 @@ impl Engine {
         }
         let prices = prices.in_force().corrected(watched.spending.correction_ratio());
         let credit = prices.credit(credit_ns, &watched.target.module.sites);
-        let thresholds = watched.thresholds(&options.policy);
+        let thresholds = watched.thresholds(policy);
         debug!(target = watched.target.name, length_ns, credit_ns, "a window opens");
         let reader = sentinel.reader(watched.slot());
         let prepared = reader.and_then(|reader| {
@@ -147,14 +173,21 @@ impl Engine {
         }
     }
 
-    /// Takes in what was done to a target's probes.
-    pub(super) fn take_probed(&mut self, probed: Probed) {
+    /// Takes in what was done to a target's probes. Windows for the next plan open while it is being sampled
+    /// for. Gives what was seen while a slice runs.
+    pub fn take_probed(
+        &mut self,
+        probed: Probed,
+        is_sampling: bool,
+        acted_on: &[TargetId],
+    ) -> Option<SliceSeen> {
         // What was read of a process that is another program by now was not its counters.
         self.let_go();
         let Probed { target, generation, what, lease } = probed;
         let watched = self.roster.get_mut(target);
         let Some(watched) = watched.filter(|watched| watched.prober.is_current(generation)) else {
-            return probes::let_go((what, lease));
+            probes::let_go((what, lease));
+            return None;
         };
         let slot = watched.slot();
         match what {
@@ -164,22 +197,29 @@ impl Engine {
                     Ok(reading) => watched.take_reading(reading),
                     Err(error) => warn!(target = watched.target.name, %error, "cannot read totals"),
                 }
+                None
             }
             ProbeNews::Attached(attached) => {
                 drop(lease);
-                self.begin_window(target, *attached);
+                self.begin_window(target, *attached, is_sampling, acted_on.contains(&target));
+                None
             }
             ProbeNews::Closed(closed) => {
                 drop(lease);
-                self.end_window(target, closed);
+                let latencies = self.end_window(target, closed)?;
+                Some(SliceSeen { target, latencies })
             }
         }
     }
 
     /// All probes are in their places: the window opens, unless whoever wanted it has gone on without.
-    fn begin_window(&mut self, id: TargetId, in_place: Result<InPlace, ProbeError>) {
-        let is_acted_on = self.is_acted_on(id);
-        let is_sampling = self.phase == Phase::Sampling;
+    fn begin_window(
+        &mut self,
+        id: TargetId,
+        in_place: Result<InPlace, ProbeError>,
+        is_sampling: bool,
+        is_acted_on: bool,
+    ) {
         let Some(watched) = self.roster.get_mut(id) else { return };
         let WindowStage::Opening { length_ns, purpose, .. } = std::mem::take(&mut watched.window) else {
             return;
@@ -208,9 +248,14 @@ impl Engine {
         }
     }
 
-    /// Has the probes of an open window taken away; [`Engine::end_window`] goes on.
-    pub(super) fn close_window(&mut self, id: TargetId, purpose: Purpose) {
-        let Engine { roster, windows, sentinel, post, .. } = self;
+    /// A slice in a target is over, and with it the window that it had.
+    pub fn close_slice_window(&mut self, id: TargetId) {
+        self.close_window(id, Purpose::Slice);
+    }
+
+    /// Has the probes of an open window taken away; [`Observer::end_window`] goes on.
+    fn close_window(&mut self, id: TargetId, purpose: Purpose) {
+        let Observer { roster, windows, sentinel, post, .. } = self;
         let Some(watched) = roster.get_mut(id) else { return };
         let WindowStage::Open(mut window) = std::mem::take(&mut watched.window) else { return };
         let prepared = windows
@@ -236,14 +281,14 @@ impl Engine {
         }
     }
 
-    /// All probes of a window have been taken away: what it saw is evidence of this cycle, or is held against
-    /// what readers waited for before a slice.
-    fn end_window(&mut self, id: TargetId, closed: Result<Closed, ProbeError>) {
+    /// All probes of a window have been taken away: what it saw is evidence of this cycle, or is given: it is
+    /// held against what readers waited for before a slice.
+    fn end_window(&mut self, id: TargetId, closed: Result<Closed, ProbeError>) -> Option<Latencies> {
         let prices = self.prices.in_force();
-        let Some(watched) = self.roster.get_mut(id) else { return };
+        let watched = self.roster.get_mut(id)?;
         let WindowStage::Closing { mut window, fetcher, purpose } = std::mem::take(&mut watched.window)
         else {
-            return;
+            return None;
         };
         let slot = watched.slot();
         let collected = closed.and_then(|closed| {
@@ -256,7 +301,8 @@ impl Engine {
             Ok((result, closing)) => take_result(watched, result, closing, &prices),
             Err(error) => {
                 watched.awaits_evidence = false;
-                return lose_window(watched, &error);
+                lose_window(watched, &error);
+                return None;
             }
         };
         match purpose {
@@ -274,17 +320,28 @@ impl Engine {
                     Answer::Evidence(Box::new(session.read_evidence(seen, access)))
                 };
                 watched.awaits_evidence = watched.ask(&self.post, what, EVIDENCE_LIMIT, read);
+                None
             }
-            Purpose::Slice => {
-                let acting = self.acting.iter_mut().find(|acting| acting.target == id);
-                acting.into_iter().for_each(|acting| acting.note_latencies(&result.latencies));
-            }
+            Purpose::Slice => Some(result.latencies),
         }
     }
 
+    /// Takes in what a session has made of a window.
+    pub fn take_evidence(&mut self, id: TargetId, read: EvidenceRead) {
+        let Some(watched) = self.roster.get_mut(id) else { return };
+        if let Some(offset) = read.fetcher_offset {
+            self.windows.note_file_offset(watched.slot(), offset);
+        }
+        watched.take_evidence(read);
+    }
+
+    /// What operations have waited for so far in a target's open window.
+    pub fn latencies_now(&self, watched: &Watched) -> Option<Latencies> {
+        self.windows.latencies(watched.window.window()?).ok()
+    }
+
     /// Counts what the open windows of the cycle have cost so far and closes those that are over, or all.
-    pub(super) fn follow_windows(&mut self, all: bool) {
-        let acted_on = self.acted_on();
+    pub fn follow_windows(&mut self, all: bool, acted_on: &[TargetId]) {
         let ids: Vec<TargetId> = self.roster.watched.iter().map(|watched| watched.target.id).collect();
         for id in ids.into_iter().filter(|id| !acted_on.contains(id)) {
             if self.is_window_over(id) == Some(true) || all {
@@ -294,14 +351,14 @@ impl Engine {
     }
 
     /// Keeps a window open on the target of a slice as far as its probe budget goes.
-    pub(super) fn keep_slice_window(&mut self, id: TargetId, wanted: &mut Instant) {
+    pub fn keep_slice_window(&mut self, id: TargetId, wanted: &mut Instant) {
         if let Some(is_over) = self.is_window_over(id) {
             if is_over {
                 self.close_window(id, Purpose::Slice);
             }
             return;
         }
-        let length = self.options.policy.timing.window;
+        let length = self.policy.timing.window;
         let Some(watched) = self.roster.get_mut(id) else { return };
         if !watched.may_have_window() || *wanted > Instant::now() {
             return;
@@ -315,7 +372,7 @@ impl Engine {
     /// Charges an open window for its hits; gives whether it has to close. `None`: none is open.
     fn is_window_over(&mut self, id: TargetId) -> Option<bool> {
         let prices = self.prices.in_force();
-        let Engine { roster, windows, .. } = self;
+        let Observer { roster, windows, .. } = self;
         let watched = roster.get_mut(id)?;
         let WindowStage::Open(window) = &mut watched.window else { return None };
         if let Err(error) = windows.poll() {
@@ -332,7 +389,7 @@ impl Engine {
     /// to plan for, nor to wait for.
     pub(super) fn end_windows_of(&mut self, process: &ProcessId) {
         let prices = self.prices.in_force();
-        let Engine { roster, windows, sentinel, .. } = self;
+        let Observer { roster, windows, sentinel, .. } = self;
         for watched in roster.watched.iter_mut().filter(|watched| watched.target.process == *process) {
             if !matches!(watched.window, WindowStage::Open(_)) {
                 continue;
@@ -402,8 +459,8 @@ fn take_result(
 
 /// Time since a window was last open on a target, nanoseconds; one of an earlier run counts as well, unless
 /// something was still wanted then. `None`: look at once.
-fn since_window_ns(history: &Journal, watched: &Watched) -> Option<u64> {
-    watched.since_window_ns().or_else(|| history.since_window_ns(&databases(watched)))
+fn since_window_ns(journal: &Journal, watched: &Watched) -> Option<u64> {
+    watched.since_window_ns().or_else(|| journal.since_window_ns(&databases(watched)))
 }
 
 /// Charges a window's hits to its target's account, and lets the programs spend what has come in since.
