@@ -6,12 +6,13 @@ use crate::truth::Truth;
 use crate::{artifact, machine};
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Add;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Keys that [`fill`] writes on a machine of usual speed.
+/// Keys that [`fill`] gives on a machine of usual speed.
 const KEYS: u64 = 1_000_000;
 
 /// Bytes of a key, `db_bench`'s default, said so that all calls agree.
@@ -32,18 +33,59 @@ fn command(database: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// Keys that [`fill`] writes; the first half of them is then deleted.
+/// Keys that [`fill`] gives; the first half of them is deleted.
 pub fn keys() -> Result<u64> {
     Ok(KEYS / machine::slowness()?)
 }
 
-/// Writes [`keys`] keys in order, then deletes the first half of them.
+/// Gives `database` [`keys`] keys, the first half of which is deleted. The first call on a machine writes
+/// them; the later ones copy what it wrote, which lies beside the built programs.
 pub fn fill(database: &Path) -> Result<()> {
+    let programs = std::env::current_exe().context("reading the path of this executable")?;
+    let programs = programs.parent().context("this executable lies in no directory")?;
+    let filled = programs.join(format!("filled-db_bench-{:016x}", arguments_hash()?));
+    if !filled.is_dir() {
+        // Another kernel's virtual machine sees the built programs, and cannot write beside them.
+        let Ok(unfinished) = tempfile::tempdir_in(programs) else { return write(database) };
+        write(&unfinished.path().join("db"))?;
+        // Another test may have been faster; its database is as good.
+        if std::fs::rename(unfinished.path().join("db"), &filled).is_err() {
+            ensure!(filled.is_dir(), "{} cannot be written", filled.display());
+        }
+    }
+    copy(&filled, database)
+}
+
+/// Other arguments, another database.
+fn arguments_hash() -> Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    for command in commands(Path::new("db"))? {
+        command.get_args().for_each(|argument| argument.hash(&mut hasher));
+    }
+    Ok(hasher.finish())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
+        let entry = entry?;
+        std::fs::copy(entry.path(), to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+fn write(database: &Path) -> Result<()> {
+    commands(database)?.iter_mut().try_for_each(run)
+}
+
+/// Writes the keys in order, then deletes the first half of them.
+fn commands(database: &Path) -> Result<[Command; 2]> {
     let keys = keys()?;
-    run(command(database)?.args(["--benchmarks=fillseq,flush".to_owned(), format!("--num={keys}")]))?;
-    let mut delete = command(database)?;
+    let [mut put, mut delete] = [command(database)?, command(database)?];
+    put.args(["--benchmarks=fillseq,flush".to_owned(), format!("--num={keys}")]);
     delete.args(["--benchmarks=deleteseq,flush".to_owned(), format!("--num={}", keys / 2)]);
-    run(delete.arg("--use_existing_db=1"))
+    delete.arg("--use_existing_db=1");
+    Ok([put, delete])
 }
 
 fn run(command: &mut Command) -> Result<()> {

@@ -24,7 +24,7 @@ pub fn policy(pid: u32, mode: &str, remedies: &str, settings: &str) -> String {
 targets:
   - name: queue
     match: {{ pid: {pid} }}
-    actuator: hook
+    executor: hook
     remedies: {remedies}
     column_families:
       - name: {COLUMN_FAMILY}

@@ -50,7 +50,7 @@ const GUARDS_ASKED: &str = "the guards are asked";
 const LOG_FILTER: &str = "info,sexton::engine=debug";
 
 fn policy(watched: &[u32], queue: u32) -> String {
-    let entry = |pid: &u32| format!("  - {{ name: \"t{pid}\", match: {{ pid: {pid} }}, actuator: hook }}\n");
+    let entry = |pid: &u32| format!("  - {{ name: \"t{pid}\", match: {{ pid: {pid} }}, executor: hook }}\n");
     let entries: String = watched.iter().map(entry).collect();
     format!(
         "\
@@ -59,7 +59,7 @@ targets:
 {entries}  - name: queue
     mode: act
     match: {{ pid: {queue} }}
-    actuator: hook
+    executor: hook
     remedies: [compact]
     column_families:
       - name: {}
@@ -69,7 +69,7 @@ loop: {{ interval: {}s, window: 300ms, survey: 1s }}
 probes: {{ budget: 50% }}
 io_budget: {{ rate: 64MiB/s, burst: 1GiB }}
 cooldown: 2s
-guards: {{ target_age: 0s, latency_factor: 1000 }}
+guards: {{ process_uptime_min: 0s, latency_ratio_max: 1000 }}
 keys: shown
 ",
         workload::COLUMN_FAMILY,

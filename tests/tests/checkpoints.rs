@@ -68,7 +68,7 @@ mode: act
 targets:
   - name: python
     match: {{ pid: {} }}
-    actuator: hook
+    executor: hook
     remedies: [compact]
 {databases}
 thresholds: {{ tombstones_per_operation: 100, pain: 100us/s, density: 0.05 }}
@@ -76,7 +76,7 @@ loop: {{ interval: 1s, window: 500ms, survey: 1s }}
 probes: {{ budget: 50% }}
 io_budget: {{ rate: 64MiB/s, burst: 4GiB }}
 cooldown: 1s
-guards: {{ target_age: 0s }}
+guards: {{ process_uptime_min: 0s }}
 keys: shown
 ",
             self.process.pid()

@@ -79,13 +79,13 @@ fn a_rocksdb_inside_an_executable() -> Result<()> {
     ensure!(text(seek, "/kind") == "emulated", "Seek is not probed cheaply: {seek}");
     ensure!((100..100_000).contains(&count(seek, "/price_ns")?), "no price that can be: {seek}");
     ensure!(text(seek, "/mechanism") == text(&report, "/kernel/mechanism"), "another mechanism: {seek}");
-    for findings in ["findings", "actuators"] {
+    for findings in ["findings", "executors"] {
         check_reasons(list(target, findings)?)?;
     }
     check_database(target, &database)?;
-    let actuators = list(target, "actuators")?;
-    ensure!(text(finding(actuators, "none")?, "/answer") == "yes", "it cannot even plan: {target}");
-    ensure!(text(finding(actuators, "hook by attaching")?, "/answer") == "no", "it is no JVM: {target}");
+    let executors = list(target, "executors")?;
+    ensure!(text(finding(executors, "none")?, "/answer") == "yes", "it cannot even plan: {target}");
+    ensure!(text(finding(executors, "hook by attaching")?, "/answer") == "no", "it is no JVM: {target}");
 
     let words = doctor(&["--pid", &pid])?;
     let words = String::from_utf8_lossy(&words.stdout).into_owned();

@@ -31,7 +31,7 @@ fn policy(pid: u32, guards: &str) -> String {
 targets:
   - name: java
     match: {{ pid: {pid} }}
-    actuator: hook
+    executor: hook
     remedies: [compact]
     column_families:
       - name: keyTable
@@ -53,7 +53,7 @@ fn what_a_snapshot_pins_is_tried_once_and_succeeds_after_its_release() -> Result
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
     let mut program = Program::start_with_snapshot(directory.path(), PROGRAM_SECONDS)?;
-    let mut agent = Agent::start(directory.path(), &policy(program.pid(), "target_age: 0s"))?;
+    let mut agent = Agent::start(directory.path(), &policy(program.pid(), "process_uptime_min: 0s"))?;
     let pinned = agent.wait_for(LOOP_LIMIT, "an action that is found pinned", |agent| {
         let actions = agent.get("/api/v1/actions")?;
         let pinned = |action: &&Value| text(action, "/cause") == "pinned_by_snapshot";
@@ -105,10 +105,10 @@ fn guards_refuse_by_name_and_nothing_is_done() -> Result<()> {
     let mut program = Program::start(directory.path(), PROGRAM_SECONDS)?;
     // One file is in L0, and writes are slowed down at 20: a limit of 5 % is one file.
     let cases = [
-        ("level0_files", "target_age: 0s, level0_files: 0.05", "L0 has 1 files"),
-        ("target_age", "target_age: 2h", "left alone for 2h"),
-        ("disk_space", "target_age: 0s, disk_free: 4096TiB", "a reserve of 4096TiB"),
-        ("bytes_per_day", "target_age: 0s, bytes_per_day: 1KiB", "would exceed 1KiB"),
+        ("level0_files", "process_uptime_min: 0s, level0_slowdown_ratio_max: 0.05", "L0 has 1 files"),
+        ("target_age", "process_uptime_min: 2h", "left alone for 2h"),
+        ("disk_space", "process_uptime_min: 0s, disk_free_min: 4096TiB", "a reserve of 4096TiB"),
+        ("bytes_per_day", "process_uptime_min: 0s, bytes_per_day_max: 1KiB", "would exceed 1KiB"),
     ];
     for (guard, guards, reason) in cases {
         let mut agent = Agent::start(directory.path(), &policy(program.pid(), guards))?;
@@ -134,7 +134,7 @@ fn guards_refuse_by_name_and_nothing_is_done() -> Result<()> {
     }
     ensure!(program.deletions()? == TOMBSTONES, "the tombstones have changed");
 
-    let mut agent = Agent::start(directory.path(), &policy(program.pid(), "target_age: 0s"))?;
+    let mut agent = Agent::start(directory.path(), &policy(program.pid(), "process_uptime_min: 0s"))?;
     agent.wait_for(LOOP_LIMIT, "an action that helped", |agent| {
         Ok(actions(agent)?.into_iter().find(|action| text(action, "/state") == "helped"))
     })?;
@@ -149,7 +149,7 @@ fn level0_of_another_column_family_objects() -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
     let mut workload = quiet_queue(directory.path(), 20_000, &["--level0-files-elsewhere=12"])?;
-    let guards = "target_age: 0s, level0_files: 0.5";
+    let guards = "process_uptime_min: 0s, level0_slowdown_ratio_max: 0.5";
     let mut agent = Agent::start(directory.path(), &quiet_policy(workload.process.pid(), guards))?;
     let view = agent.wait_for(LOOP_LIMIT, "an objection", |agent| {
         let targets = agent.get("/api/v1/targets")?;
@@ -173,7 +173,7 @@ fn with_automatic_compactions_disabled_level0_does_not_block() -> Result<()> {
     let arguments = ["--disable-auto-compactions", "--write-buffer-bytes=524288"];
     let workload = quiet_queue(directory.path(), 20_000, &arguments)?;
     // The limit is one file.
-    let guards = "target_age: 0s, level0_files: 0.05";
+    let guards = "process_uptime_min: 0s, level0_slowdown_ratio_max: 0.05";
     let mut agent = Agent::start(directory.path(), &quiet_policy(workload.process.pid(), guards))?;
     let helped = agent.wait_for(LOOP_LIMIT, "an action that helped", |agent| {
         Ok(actions(agent)?.into_iter().find(|action| text(action, "/state") == "helped"))
@@ -199,7 +199,8 @@ fn what_a_slice_flushes_first_is_charged() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let arguments = ["--fill-deletes=false", "--deletes-at-start=10000"];
     let workload = quiet_queue(directory.path(), 40_000, &arguments)?;
-    let mut agent = Agent::start(directory.path(), &quiet_policy(workload.process.pid(), "target_age: 0s"))?;
+    let mut agent =
+        Agent::start(directory.path(), &quiet_policy(workload.process.pid(), "process_uptime_min: 0s"))?;
     agent.wait_for(LOOP_LIMIT, "an action that helped", |agent| {
         Ok(actions(agent)?.into_iter().find(|action| text(action, "/state") == "helped"))
     })?;
@@ -318,7 +319,7 @@ fn quiet_policy(pid: u32, guards: &str) -> String {
 targets:
   - name: queue
     match: {{ pid: {pid} }}
-    actuator: hook
+    executor: hook
     remedies: [compact]
     column_families: [{{ name: {} }}]
 thresholds: {{ tombstones_per_operation: 100, block_reads_per_operation: 64, pain: 100us/s, density: 0.0 }}
@@ -343,7 +344,7 @@ loop: { interval: 1s, window: 1s, survey: 60s }
 probes: { budget: 50% }
 io_budget: { rate: 64MiB/s, burst: 1GiB }
 cooldown: 2s
-guards: { target_age: 0s, latency_factor: 2, latency_slack: 100us }
+guards: { process_uptime_min: 0s, latency_ratio_max: 2, latency_increase_min: 100us }
 keys: shown
 ",
     )

@@ -30,12 +30,12 @@ fn policy(pid: u32) -> String {
 targets:
   - name: java
     match: {{ pid: {pid} }}
-    actuator: hook
+    executor: hook
     # Nothing is to be done in this test.
     column_families: [{{ name: none }}]
 loop: {{ interval: 500ms, window: 200ms, survey: 500ms }}
 probes: {{ budget: 50% }}
-guards: {{ target_age: 0s }}
+guards: {{ process_uptime_min: 0s }}
 "#
     )
 }

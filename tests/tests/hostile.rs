@@ -159,7 +159,7 @@ fn a_command_of_the_policy_has_no_capability() -> Result<()> {
 targets:
   - name: host
     match: {{ pid: {} }}
-    actuator: exec
+    executor: exec
     exec: {{ compact: ["true"] }}
     throttles:
       - name: capabilities

@@ -39,7 +39,7 @@ loop: { interval: 300ms, window: 200ms, survey: 300ms }
 probes: { budget: 50% }
 io_budget: { rate: 1GiB/s, burst: 100GiB }
 cooldown: 1s
-guards: { target_age: 0s }
+guards: { process_uptime_min: 0s }
 range_bytes_max: 64MiB
 keys: shown
 ",

@@ -30,7 +30,7 @@ fn policy(mode: &str, pid: u32) -> String {
 targets:
   - name: java
     match: {{ pid: {pid} }}
-    actuator: hook
+    executor: hook
     column_families:
       - name: keyTable
         prefix: {{ delimiter: "/", count: 3 }}
@@ -38,7 +38,7 @@ thresholds: {{ tombstones_per_operation: 1000, block_reads_per_operation: 64, pa
 loop: {{ interval: 2s, window: 1s, survey: 60s }}
 io_budget: {{ rate: 64MiB/s, burst: 1GiB }}
 cooldown: 2s
-guards: {{ target_age: 0s }}
+guards: {{ process_uptime_min: 0s }}
 range_bytes_max: 256MiB
 keys: shown
 "#

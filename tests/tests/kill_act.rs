@@ -7,7 +7,7 @@
 //! end the store is read with RocksDB itself, the audit log line by line, and both are held against each
 //! other and against the log of the hook inside the target, which knows nothing of either.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use sexton_tests::agent::{self, Agent, START_LIMIT, count};
 use sexton_tests::workload::{self, Start, Workload};
@@ -18,9 +18,11 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// Targets, one after the other, each with an agent's state of its own: a range that did not stay relieved is
-/// left alone for minutes, and after some twenty kills there is little left to act on.
+/// Targets, each with an agent's state of its own: a range that did not stay relieved is left alone for
+/// minutes, and after some twenty kills there is little left to act on.
 const ROUNDS: u64 = 10;
+/// Targets at a time, each with its agent: both wait most of the time.
+const ROUNDS_AT_A_TIME: usize = 2;
 const KILLS_A_ROUND: u64 = 20;
 /// Each so many-th kill comes just after an action has begun.
 const KILL_IN_ACTION_EVERY: u64 = 3;
@@ -48,7 +50,7 @@ loop: {{ interval: 300ms, window: 200ms, survey: 300ms }}
 probes: {{ budget: 50% }}
 io_budget: {{ rate: 1GiB/s, burst: 100GiB }}
 cooldown: {COOLDOWN_SECONDS}s
-guards: {{ target_age: 0s }}
+guards: {{ process_uptime_min: 0s }}
 range_bytes_max: 8MiB
 keys: shown
 "
@@ -82,17 +84,32 @@ struct Counts {
 fn two_hundred_kills_leave_the_data_whole_and_each_action_once_in_the_history() -> Result<()> {
     let _alone = agent::exclusively()?;
     let began = Instant::now();
-    let mut random = Random(0x5eed);
     let mut all = Counts::default();
-    for number in 1..=ROUNDS {
-        let counts = round(&mut random).with_context(|| format!("in round {number}"))?;
-        all.kills_in_action += counts.kills_in_action;
-        all.done += counts.done;
-        all.cut_off += counts.cut_off;
+    let numbers: Vec<u64> = (1..=ROUNDS).collect();
+    for numbers in numbers.chunks(ROUNDS_AT_A_TIME) {
+        let ended: Vec<Result<Counts>> = std::thread::scope(|scope| {
+            let rounds = numbers.iter().map(|number| scope.spawn(|| numbered_round(*number)));
+            rounds.collect::<Vec<_>>().into_iter().map(joined).collect()
+        });
+        for counts in ended {
+            let counts = counts?;
+            all.kills_in_action += counts.kills_in_action;
+            all.done += counts.done;
+            all.cut_off += counts.cut_off;
+        }
     }
     println!("{} kills in {:?}: {all:?}", ROUNDS * KILLS_A_ROUND, began.elapsed());
     ensure!(all.cut_off >= 10 && all.done >= 10, "too few to prove anything: {all:?}");
     Ok(())
+}
+
+fn joined(round: std::thread::ScopedJoinHandle<'_, Result<Counts>>) -> Result<Counts> {
+    round.join().unwrap_or_else(|_| bail!("a round has panicked"))
+}
+
+/// Each round has numbers of its own, whichever runs beside it.
+fn numbered_round(number: u64) -> Result<Counts> {
+    round(&mut Random(0x5eed + number)).with_context(|| format!("in round {number}"))
 }
 
 /// A target, an agent that is killed again and again, and one that ends in order.

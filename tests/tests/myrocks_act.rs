@@ -39,13 +39,13 @@ fn policy(mode: &str, server: &Server, password_file: &Path) -> String {
 targets:
   - name: myrocks
     match: {{ pid: {} }}
-    actuator: sql
+    executor: sql
     sql: {{ socket: "{}", user: {USER}, password_file: "{}" }}
 loop: {{ interval: 2s, window: 1s, survey: 60s }}
 probes: {{ budget: 50% }}
 io_budget: {{ rate: 64MiB/s, burst: 1GiB }}
 cooldown: 10m
-guards: {{ target_age: 0s }}
+guards: {{ process_uptime_min: 0s }}
 "#,
         server.pid(),
         server.socket().display(),
@@ -155,9 +155,9 @@ fn doctor_agrees(directory: &Path, server: &Server, right: &Path) -> Result<()> 
             agent::output(directory, &["doctor", "--pid", &pid, "--json", "--policy", &policy_path])?;
         let report: Value =
             serde_json::from_slice(&output.stdout).context("sexton doctor printed no JSON")?;
-        let actuators = report.pointer("/targets/0/actuators").and_then(Value::as_array).cloned();
+        let executors = report.pointer("/targets/0/executors").and_then(Value::as_array).cloned();
         let finding =
-            actuators.unwrap_or_default().into_iter().find(|finding| text(finding, "/name") == "sql");
+            executors.unwrap_or_default().into_iter().find(|finding| text(finding, "/name") == "sql");
         let finding = finding.with_context(|| format!("nothing about sql: {report}"))?;
         ensure!(text(&finding, "/answer") == answer, "{finding}");
         ensure!(text(&finding, "/remedy").contains(words), "{finding}");

@@ -37,7 +37,7 @@ fn policy(pid: u32, from: &str, to: &str, value_file: &Path) -> String {
 targets:
   - name: queue
     match: {{ pid: {pid} }}
-    actuator: hook
+    executor: hook
     throttles:
       - name: scrub
         inside: "fast"

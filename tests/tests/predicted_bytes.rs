@@ -92,13 +92,13 @@ struct Request {
 #[derive(Clone, Copy)]
 enum Way {
     /// Slices, as the planner cuts them.
-    Sliced { max_slice_bytes: u64 },
+    Sliced { slice_bytes_max: u64 },
     /// These keys in one go.
     Whole(Bottommost),
 }
 
-fn sliced(first: u64, end: u64, max_slice_bytes: u64) -> Request {
-    Request { first, end, way: Way::Sliced { max_slice_bytes } }
+fn sliced(first: u64, end: u64, slice_bytes_max: u64) -> Request {
+    Request { first, end, way: Way::Sliced { slice_bytes_max } }
 }
 
 fn whole(first: u64, end: u64, bottommost: Bottommost) -> Request {
@@ -520,14 +520,14 @@ impl Case {
         let range = KeyRange::new(Key::new(key(request.first)), Some(Key::new(key(request.end)))).unwrap();
         let wanted = match request.way {
             Way::Whole(bottommost) => vec![(range, bottommost)],
-            Way::Sliced { max_slice_bytes } => {
+            Way::Sliced { slice_bytes_max } => {
                 let (files, levels) = self.look()?;
                 let parts: Vec<&SstFile> = files.iter().collect();
                 let input = SliceInput {
                     levels: &levels,
                     parts: &parts,
                     range: &range,
-                    max_slice_bytes,
+                    slice_bytes_max,
                     are_in_memtables: false,
                 };
                 let slices = slices(&input);

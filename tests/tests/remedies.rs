@@ -38,7 +38,7 @@ loop: { interval: 500ms, window: 400ms, survey: 500ms }
 probes: { budget: 50% }
 io_budget: { rate: 64MiB/s, burst: 4GiB }
 cooldown: 1s
-guards: { target_age: 0s }
+guards: { process_uptime_min: 0s }
 keys: shown
 ",
     )

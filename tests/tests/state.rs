@@ -33,7 +33,7 @@ loop: { interval: 500ms, window: 300ms, survey: 500ms }
 probes: { budget: 50% }
 io_budget: { rate: 1GiB/s, burst: 100GiB }
 cooldown: 1s
-guards: { target_age: 0s }
+guards: { process_uptime_min: 0s }
 range_bytes_max: 8MiB
 keys: shown
 ",

@@ -28,7 +28,7 @@ fn policy(pid: u32, directory: &Path) -> String {
 targets:
   - name: queue
     match: {{ pid: {pid} }}
-    actuator: hook
+    executor: hook
     throttles:
       - name: refuses
         inside: "1"
@@ -143,7 +143,7 @@ fn one_throttle(mode: &str, pid: u32, file: &Path) -> String {
 targets:
   - name: queue
     match: {{ pid: {pid} }}
-    actuator: hook
+    executor: hook
     throttles:
       - name: limit
         inside: "1"

@@ -22,7 +22,7 @@ fn policy(pids: &[u32]) -> String {
         format!(
             "  - name: \"q{pid}\"
     match: {{ pid: {pid} }}
-    actuator: hook
+    executor: hook
     remedies: [compact]
     column_families: [{{ name: {} }}]
 ",
@@ -39,7 +39,7 @@ loop: {{ interval: 1s, window: 300ms, survey: 1s }}
 probes: {{ budget: 50% }}
 io_budget: {{ rate: 64MiB/s, burst: 1GiB }}
 cooldown: 2s
-guards: {{ target_age: 0s, latency_factor: 1000, disk_free: 1MiB }}
+guards: {{ process_uptime_min: 0s, latency_ratio_max: 1000, disk_free_min: 1MiB }}
 keys: shown
 "
     )

@@ -85,7 +85,7 @@ impl State {
             levels: &levels,
             parts: &files,
             range: &range,
-            max_slice_bytes: parse_size(argument("max").ok_or("slices needs max=")?)?,
+            slice_bytes_max: parse_size(argument("max").ok_or("slices needs max=")?)?,
             are_in_memtables: argument("memtables").is_some(),
         });
         let mut text = String::new();

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use proptest::prelude::*;
-use sexton_tuner::policy::{ActuatorKind, Mode, Naming, POLICY_BYTES_MAX, Policy, PolicyError, schema};
+use sexton_tuner::policy::{ExecutorKind, Mode, Naming, POLICY_BYTES_MAX, Policy, PolicyError, schema};
 
 const WHOLE: &str = r#"
 mode: advise
@@ -11,7 +11,7 @@ targets:
   - name: ozone-om
     match: { pid: 123, executable: "*/java", command_line: "OzoneManagerStarter" }
     mode: act
-    actuator: exec
+    executor: exec
     exec:
       compact: ["ozone", "repair", "--begin={begin_hex}", "--end={end_hex}", "--cf={column_family}", "{path}"]
       timeout: 10m
@@ -36,7 +36,7 @@ off_peak:
     io_budget: { rate: 128MiB/s, burst: 8GiB } }
 cooldown: 10m
 range_bytes_max: 256MiB
-max_slice_bytes: 64MiB
+slice_bytes_max: 64MiB
 keys: redacted
 "#;
 
@@ -46,7 +46,7 @@ fn a_whole_policy_is_read() {
     assert_eq!(policy.mode, Mode::Advise);
     let target = policy.target_for(123, "/usr/bin/java", "java OzoneManagerStarter").unwrap();
     assert_eq!((target.name.as_str(), policy.mode_of(target)), ("ozone-om", Mode::Act));
-    assert_eq!(target.actuator, ActuatorKind::Exec);
+    assert_eq!(target.executor, ExecutorKind::Exec);
     assert!(target.prefix_rule("keyTable").is_some() && target.prefix_rule("other").is_none());
     let rest = policy.target_for(124, "/usr/bin/java", "java OzoneManagerStarter").unwrap();
     assert_eq!((rest.name.as_str(), policy.mode_of(rest)), ("rest", Mode::Advise));
@@ -150,8 +150,10 @@ const REFUSED: &[Refused] = &[
     ("thresholds: { density: .nan }", 1, 24, "not a share", "0 to 1"),
     ("thresholds: { tombstones_per_operation: 0 }", 1, 41, "painful", "at least 1"),
     ("thresholds: { tombstones_per_operation: -1 }", 1, 41, "invalid", "expected kind"),
+    ("guards: { target_age: 1m }", 1, 11, "unknown field", "called `process_uptime_min` now"),
+    ("max_slice_bytes: 64MiB", 1, 1, "unknown field", "called `slice_bytes_max` now"),
     ("range_bytes_max: 0B", 1, 18, "no bytes", "256MiB"),
-    ("max_slice_bytes: 0B", 1, 18, "no bytes", "64MiB"),
+    ("slice_bytes_max: 0B", 1, 18, "no bytes", "64MiB"),
     ("targets:\n  - { name: a, match: { pid: 1 }, remedies: [] }", 2, 45, "nothing could ever", "observe"),
     (
         "targets:\n  - { name: a, match: { pid: 1 }, remedies: [flush, flush] }",
@@ -172,24 +174,24 @@ const REFUSED: &[Refused] = &[
         "own",
     ),
     ("targets:\n  - { name: a, match: { executable: '' } }", 2, 37, "empty", "take it out"),
-    ("targets:\n  - { name: a, match: { pid: 1 }, actuator: exec }", 2, 45, "no command", "exec"),
+    ("targets:\n  - { name: a, match: { pid: 1 }, executor: exec }", 2, 45, "no command", "exec"),
     (
-        "targets:\n  - { name: a, match: { pid: 1 }, actuator: sql }",
+        "targets:\n  - { name: a, match: { pid: 1 }, executor: sql }",
         2,
         45,
         "not said where the server is",
         "socket",
     ),
-    ("targets:\n  - { name: a, match: { pid: 1 }, sql: { socket: /s } }", 2, 40, "not sql", "actuator: sql"),
+    ("targets:\n  - { name: a, match: { pid: 1 }, sql: { socket: /s } }", 2, 40, "not sql", "executor: sql"),
     (
-        "targets:\n  - name: a\n    match: { pid: 1 }\n    actuator: sql\n    sql: { address: '10.0.0.5:3306' }",
+        "targets:\n  - name: a\n    match: { pid: 1 }\n    executor: sql\n    sql: { address: '10.0.0.5:3306' }",
         5,
         10,
         "where the server is",
         "127.0.0.1",
     ),
     (
-        "targets:\n  - name: a\n    match: { pid: 1 }\n    actuator: sql\n    \
+        "targets:\n  - name: a\n    match: { pid: 1 }\n    executor: sql\n    \
          sql: { socket: /s, password_file: x.cnf }",
         5,
         39,
@@ -201,10 +203,10 @@ const REFUSED: &[Refused] = &[
         2,
         41,
         "not exec",
-        "actuator: exec",
+        "executor: exec",
     ),
     (
-        "targets:\n  - name: a\n    match: { pid: 1 }\n    actuator: exec\n    \
+        "targets:\n  - name: a\n    match: { pid: 1 }\n    executor: exec\n    \
          exec: { compact: [x, '{begn}'] }",
         5,
         26,
@@ -361,7 +363,7 @@ fn the_schema_names_every_section() {
         "off_peak",
         "cooldown",
         "range_bytes_max",
-        "max_slice_bytes",
+        "slice_bytes_max",
         "keys",
     ] {
         assert!(sections.contains_key(name), "{name}");

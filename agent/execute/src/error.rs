@@ -77,7 +77,7 @@ pub enum ExecuteError {
         /// What was wanted, or which limit was passed.
         what: &'static str,
     },
-    /// The request lacks what this actuator needs, or is for somebody else.
+    /// The request lacks what this executor needs, or is for somebody else.
     #[error("{reason}")]
     Request {
         /// What is wrong with it.
@@ -118,7 +118,7 @@ pub enum ExecuteError {
     },
     #[error(transparent)]
     Keeper(#[from] KeeperError),
-    #[error("the actuator {executor} cannot {what}")]
+    #[error("the executor {executor} cannot {what}")]
     Unsupported {
         /// Its name in the policy.
         executor: &'static str,
@@ -148,11 +148,11 @@ impl ExecuteError {
             }
             Self::StandsStill { .. } => "nothing to do: it is tried again when the process runs".into(),
             Self::NotAttachable { .. } => {
-                "start it without the option that forbids attaching, or use the actuator exec".into()
+                "start it without the option that forbids attaching, or use the executor exec".into()
             }
             Self::Attach { .. } => {
                 "see the target's standard error; allow it with -XX:+EnableDynamicAgentLoading and without \
-                 -XX:+DisableAttachMechanism, or use the actuator exec"
+                 -XX:+DisableAttachMechanism, or use the executor exec"
                     .into()
             }
             Self::Library { .. } => {
@@ -162,7 +162,7 @@ impl ExecuteError {
             }
             Self::NoHook { .. } => {
                 "restart it with LD_PRELOAD=/usr/lib/sexton/libsexton_hook.so (it must export RocksDB's C \
-                 API), or use the actuator exec"
+                 API), or use the executor exec"
                     .into()
             }
             Self::Impostor { .. } => "see who holds the socket in the target's /tmp, and remove it".into(),
@@ -190,7 +190,7 @@ impl ExecuteError {
             Self::NotRead { error, .. } => error.remedy(),
             Self::Keeper(error) => error.remedy().into(),
             Self::Sql { trouble, .. } => trouble.remedy().into(),
-            Self::Unsupported { .. } => "choose another actuator in the policy".into(),
+            Self::Unsupported { .. } => "choose another executor in the policy".into(),
         }
     }
 }
@@ -203,7 +203,7 @@ fn hook_remedy(kind: ErrorKind) -> &'static str {
         ErrorKind::Busy => "wait until the running compaction has ended",
         ErrorKind::Taken => "stop the other agent, or give it this target's policy",
         ErrorKind::Failed => "see the target's LOG; the option or its value may be unknown to this RocksDB",
-        ErrorKind::Unsupported => "this RocksDB does not export its C API: use the actuator exec",
+        ErrorKind::Unsupported => "this RocksDB does not export its C API: use the executor exec",
         ErrorKind::VersionMismatch => "restart the target, so that it gets this agent's hook",
         ErrorKind::BadRequest | ErrorKind::NotFound | ErrorKind::Internal => {
             "report it, with SEXTON_HOOK_LOG's file"

@@ -48,7 +48,7 @@ pub use task::{
 };
 
 use perf_level::PerfLevelExecutor;
-use sexton_tuner::policy::{ActuatorKind, TargetPolicy};
+use sexton_tuner::policy::{ExecutorKind, TargetPolicy};
 use std::path::PathBuf;
 
 /// What an executor needs to know of the target that it works on.
@@ -68,11 +68,11 @@ pub struct Site<'a> {
 /// # Errors
 /// [`ExecuteError::Template`], [`ExecuteError::Request`] where the policy's entry cannot be followed.
 pub fn executor_for(task: &Task, site: &Site<'_>) -> Result<Box<dyn Executor>, ExecuteError> {
-    Ok(match (task, site.entry.actuator) {
-        (Task::Compact(_), ActuatorKind::Exec) => {
+    Ok(match (task, site.entry.executor) {
+        (Task::Compact(_), ExecutorKind::Exec) => {
             Box::new(CommandExecutor::new(site.entry.exec.as_ref(), site.shows_keys)?)
         }
-        (Task::Compact(_), ActuatorKind::Sql) => Box::new(SqlExecutor::of(site.entry)?),
+        (Task::Compact(_), ExecutorKind::Sql) => Box::new(SqlExecutor::of(site.entry)?),
         (Task::Set(SettingTask::Throttle(_)) | Task::Read(SettingTask::Throttle(_)), _) => {
             Box::new(CommandExecutor::default())
         }

@@ -261,7 +261,7 @@ pub(super) mod tests {
 
     pub fn policy(sql: &str) -> SqlPolicy {
         let text =
-            format!("targets: [{{ name: a, match: {{ pid: 1 }}, actuator: sql, sql: {{ {sql} }} }}]\n");
+            format!("targets: [{{ name: a, match: {{ pid: 1 }}, executor: sql, sql: {{ {sql} }} }}]\n");
         Policy::parse(&text).unwrap().targets.remove(0).sql.unwrap()
     }
 

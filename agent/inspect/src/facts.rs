@@ -1,7 +1,7 @@
 //! What is known of one target: plain data, gathered once, with the reasons for what is missing.
 //!
 //! Finding these facts is the business of the sibling modules; using them that of `probe`, `sst` and
-//! `actuator`. Nothing here touches the system.
+//! `executor`. Nothing here touches the system.
 
 use serde::Serialize;
 use sexton_tuner::run::DatabaseIdentity;

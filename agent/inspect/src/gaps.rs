@@ -96,7 +96,7 @@ pub(super) fn not_acted_on() -> Gap {
     Gap {
         what: "this copy of RocksDB is watched but not acted on through the hook".into(),
         reason: "the process has several, and the hook in it serves the one that was seen first".into(),
-        remedy: "Use the actuator `exec` or `advise` for this target.".into(),
+        remedy: "Use the executor `exec` or `advise` for this target.".into(),
     }
 }
 

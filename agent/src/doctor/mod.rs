@@ -5,8 +5,8 @@
 //! and no probe is armed there: the sentinel reads each target once, and probes are priced on functions of
 //! our own.
 
-mod actuators;
 mod databases;
+mod executors;
 mod finding;
 mod kernel;
 mod prices;

@@ -60,7 +60,7 @@ pub struct TargetReport {
     /// What can be read of its databases.
     pub databases: Vec<DatabaseReport>,
     /// Ways to act on it, and whether each would work.
-    pub actuators: Vec<Finding>,
+    pub executors: Vec<Finding>,
 }
 
 /// One function that is probed, or would be.

@@ -1,7 +1,7 @@
 //! One RocksDB: its facts in words, and one reading of its threads.
 
-use super::actuators;
 use super::databases;
+use super::executors;
 use super::finding::Finding;
 use super::prices::Placing;
 use super::report::{ProbeReport, TargetReport, ThreadsReport};
@@ -36,7 +36,7 @@ pub fn examine(
         threads: reading.as_ref().ok().map(threads),
         findings: findings(module, &reading, features),
         databases: databases::reports(&target.databases),
-        actuators: actuators::findings(target, policy),
+        executors: executors::findings(target, policy),
     }
 }
 

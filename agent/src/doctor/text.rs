@@ -111,7 +111,7 @@ impl Text {
             self.database(database);
         }
         self.findings(&target.findings);
-        self.findings(&target.actuators);
+        self.findings(&target.executors);
         self.gaps(&target.facts);
     }
 

@@ -17,7 +17,7 @@ use sexton_tuner::ends::closed;
 use sexton_tuner::evidence::{MemtableDeletions, SstFile};
 use sexton_tuner::guard::{Guard, GuardRefusal, Readings};
 use sexton_tuner::plan::{CompactRange, Rule};
-use sexton_tuner::policy::{ActuatorKind, KeyDisplay, Mode};
+use sexton_tuner::policy::{ExecutorKind, KeyDisplay, Mode};
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::reprice::as_of_now;
 use sexton_tuner::run::{
@@ -197,7 +197,7 @@ impl Engine {
     /// What one part may take. Executors other than the hook have the limits of the policy's commands.
     pub(super) fn time_limit(&self, kind: &ActionKind) -> Duration {
         let has_hook =
-            self.observer.roster.named(kind.target()).is_some_and(|it| it.entry.actuator.has_hook());
+            self.observer.roster.named(kind.target()).is_some_and(|it| it.entry.executor.has_hook());
         match kind {
             ActionKind::ChangeSetting(SettingChange::Throttle(_)) => PART_TIME_MAX,
             _ if has_hook => COMPACTION_TIME_MAX,
@@ -227,7 +227,7 @@ impl Engine {
 /// chooses the way by itself.
 fn as_it_is_now(watched: &Watched, planned: &ActionKind, before: &Before) -> (ActionKind, Option<KeyRange>) {
     let ActionKind::Compact(compact) = planned else { return (planned.clone(), None) };
-    let files = before.files.as_ref().filter(|_| watched.entry.actuator != ActuatorKind::Sql);
+    let files = before.files.as_ref().filter(|_| watched.entry.executor != ExecutorKind::Sql);
     let Some(files) = files else { return (planned.clone(), None) };
     let own: Vec<&SstFile> =
         files.iter().filter(|file| file.column_family == compact.column_family).collect();

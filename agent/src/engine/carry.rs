@@ -16,7 +16,7 @@ use sexton_inspect::facts::TargetId;
 use sexton_inspect::process::is_alive;
 use sexton_journal::clock;
 use sexton_tuner::plan::SetOptions;
-use sexton_tuner::policy::{ActuatorKind, KeyDisplay};
+use sexton_tuner::policy::{ExecutorKind, KeyDisplay};
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::run::{
     Action, ActionId, ActionKind, ActionState, Effect, Event, JobEnd, JobId, JobResult, JobStatus, KeptState,
@@ -144,7 +144,7 @@ impl Engine {
             ActionKind::ChangeSetting(SettingChange::Option(set)) => Unlocated::Option(place, set.clone()),
             ActionKind::ChangeSetting(_) => return None,
         };
-        Some((task, watched.entry.actuator == ActuatorKind::Sql))
+        Some((task, watched.entry.executor == ExecutorKind::Sql))
     }
 
     /// Notes a job that was begun, or says that it was not.

@@ -10,7 +10,7 @@ use crate::observe::Watched;
 use crate::session::{Access, Answer, OPTION_LIMIT, PROBE_LIMIT, Session, ValueInForce, note};
 use sexton_hook_protocol::limits::LEASE_RENEWAL_INTERVAL;
 use sexton_journal::clock;
-use sexton_tuner::policy::{ActuatorKind, Mode, Policy, RemedyKind};
+use sexton_tuner::policy::{ExecutorKind, Mode, Policy, RemedyKind};
 use sexton_tuner::run::{KeptSetting, KeptState, SettingEvent, SettingKind};
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
@@ -183,7 +183,7 @@ fn is_allowed(policy: &Policy, watched: &Watched, kept: &KeptSetting) -> bool {
     entry.is_some_and(|entry| {
         let is_meant = match &kept.setting.kind {
             SettingKind::Option { column_family, .. } => {
-                entry.actuator == ActuatorKind::Hook
+                entry.executor == ExecutorKind::Hook
                     && entry.remedies.contains(&RemedyKind::Options)
                     && entry.includes(column_family)
             }

@@ -51,7 +51,7 @@ impl GuardRecord {
         Some(Gap {
             what: format!("{} guards cannot read the target", names.len()),
             reason: format!("nothing tells what these go by: {}", names.join(", ")),
-            remedy: "actuator: hook asks RocksDB itself; else keep the I/O budget small".into(),
+            remedy: "executor: hook asks RocksDB itself; else keep the I/O budget small".into(),
         })
     }
 }

@@ -7,7 +7,7 @@ use sexton_hook_protocol::ColumnFamilyPointers;
 use sexton_inspect::facts::Gap;
 use sexton_sst::Order;
 use sexton_tuner::back_off::BackOff;
-use sexton_tuner::policy::ActuatorKind;
+use sexton_tuner::policy::ExecutorKind;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -58,7 +58,7 @@ impl Session {
     /// serves one copy of RocksDB in a process. After a failure it is left alone for a while, longer each
     /// time: a JVM that cannot load the library would get a copy of it, and be asked to, after each window.
     pub fn connect_hook(&mut self, access: Access) {
-        let is_served = access.actuator == ActuatorKind::Hook && self.target.is_primary;
+        let is_served = access.executor == ExecutorKind::Hook && self.target.is_primary;
         if self.hook.is_some() || !is_served || !self.connects.may_try(BACK_OFF, Timestamp::now()) {
             return;
         }

@@ -28,7 +28,7 @@ use sexton_inspect::identity::Identities;
 use sexton_sst::PropertiesCache;
 use sexton_tuner::back_off::Retry;
 use sexton_tuner::options::ColumnFamilyOptions;
-use sexton_tuner::policy::{ActuatorKind, Mode, TargetPolicy};
+use sexton_tuner::policy::{ExecutorKind, Mode, TargetPolicy};
 use sexton_tuner::run::{ActionId, JobStatus, KeptSetting, Measurement};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -70,7 +70,7 @@ pub struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Who acts on it.
-    pub actuator: ActuatorKind,
+    pub executor: ExecutorKind,
     /// Whether it may be changed: only then a hook is brought in.
     pub may_act: bool,
 }
@@ -78,7 +78,7 @@ pub struct Access {
 impl Access {
     /// By the policy's entry.
     pub fn of(entry: &TargetPolicy, mode: Mode) -> Access {
-        Access { actuator: entry.actuator, may_act: mode == Mode::Act }
+        Access { executor: entry.executor, may_act: mode == Mode::Act }
     }
 }
 

@@ -176,7 +176,7 @@ impl Check<'_> {
     }
 
     fn level0_files(&self) -> Objection {
-        let of = |family: &FamilyReadings| family.level0(self.policy.level0_files);
+        let of = |family: &FamilyReadings| family.level0(self.policy.level0_slowdown_ratio_max);
         let (name, (files, limit, trigger)) = self.worst(of)?;
         objection(
             Guard::Level0Files,
@@ -187,7 +187,7 @@ impl Check<'_> {
     }
 
     fn pending_compaction_bytes(&self) -> Objection {
-        let of = |family: &FamilyReadings| family.pending(self.policy.pending_compaction_bytes);
+        let of = |family: &FamilyReadings| family.pending(self.policy.pending_compaction_ratio_max);
         let (name, (pending, limit, soft)) = self.worst(of)?;
         let (pending, limit, soft) = (words::bytes(pending), words::bytes(limit), words::bytes(soft));
         objection(
@@ -225,11 +225,13 @@ impl Check<'_> {
     fn disk_space(&self, price: DiskPrice) -> Objection {
         let DiskPrice { written_bytes, linked_bytes } = price;
         let free = self.readings.disk_free_bytes?;
-        let wanted = written_bytes.saturating_add(linked_bytes).saturating_add(self.policy.disk_free.bytes());
+        let wanted =
+            written_bytes.saturating_add(linked_bytes).saturating_add(self.policy.disk_free_min.bytes());
         if free >= wanted {
             return None;
         }
-        let (slice, free, reserve) = (words::bytes(written_bytes), words::bytes(free), self.policy.disk_free);
+        let (slice, free, reserve) =
+            (words::bytes(written_bytes), words::bytes(free), self.policy.disk_free_min);
         let kept = match linked_bytes {
             0 => String::new(),
             bytes => format!(", and hard links keep {} of what it replaces", words::bytes(bytes)),
@@ -242,7 +244,7 @@ impl Check<'_> {
 
     fn disk_space_left(&self) -> Objection {
         let free = self.readings.disk_free_bytes?;
-        let reserve = self.policy.disk_free;
+        let reserve = self.policy.disk_free_min;
         if free >= reserve.bytes() / 2 {
             return None;
         }
@@ -252,7 +254,7 @@ impl Check<'_> {
 
     fn device_busy(&self) -> Objection {
         let running = self.readings.compactions_on_device?;
-        let most = u64::from(self.policy.compactions_per_device);
+        let most = u64::from(self.policy.compactions_per_device_max);
         if running < most {
             return None;
         }
@@ -265,7 +267,7 @@ impl Check<'_> {
 
     fn target_age(&self) -> Objection {
         let age = self.readings.target_age_seconds?;
-        let least = self.policy.target_age;
+        let least = self.policy.process_uptime_min;
         if u128::from(age) * 1_000_000_000 >= u128::from(least.nanoseconds()) {
             return None;
         }
@@ -273,7 +275,7 @@ impl Check<'_> {
     }
 
     fn bytes_per_day(&self, slice_bytes: u64) -> Objection {
-        let (spent, most) = (self.readings.bytes_of_day, self.policy.bytes_per_day);
+        let (spent, most) = (self.readings.bytes_of_day, self.policy.bytes_per_day_max);
         if spent.saturating_add(slice_bytes) <= most.bytes() {
             return None;
         }
@@ -286,12 +288,12 @@ impl Check<'_> {
 
     fn latency(&self, guard: Guard, reading: Option<LatencyReading>) -> Objection {
         let LatencyReading { before_ns, now_ns } = reading?;
-        let slack_ns = self.policy.latency_slack.nanoseconds() as f64;
-        if now_ns <= before_ns * self.policy.latency_factor || now_ns <= before_ns + slack_ns {
+        let slack_ns = self.policy.latency_increase_min.nanoseconds() as f64;
+        if now_ns <= before_ns * self.policy.latency_ratio_max || now_ns <= before_ns + slack_ns {
             return None;
         }
         let (before, now) = (words::seconds(before_ns / 1e9), words::seconds(now_ns / 1e9));
-        let factor = self.policy.latency_factor;
+        let factor = self.policy.latency_ratio_max;
         objection(
             guard,
             format!("the 99th percentile is {now}, more than {factor} times the {before} before"),

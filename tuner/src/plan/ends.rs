@@ -8,7 +8,7 @@ use crate::facts::range::KeyRange;
 use crate::plan::remedy::are_in_memtables;
 use crate::rank::RangeAssessment;
 
-/// Longest key that stands in for an open end: actuators take longer ones, but not much longer.
+/// Longest key that stands in for an open end: executors take longer ones, but not much longer.
 const KEY_BYTES_MAX: usize = 1024;
 
 /// The range with the outermost files' keys in place of ends that are open; `files` are the live files of the

@@ -141,7 +141,7 @@ impl<'a> Planner<'a> {
         };
         // Only the hook can flush and set options.
         let needs_hook = |kind: &RemedyKind| matches!(kind, RemedyKind::Flush | RemedyKind::Options);
-        let has_hook = target.policy.actuator.has_hook();
+        let has_hook = target.policy.executor.has_hook();
         let remedies = target.policy.remedies.iter().copied();
         let allowed: Vec<RemedyKind> = remedies.filter(|kind| has_hook || !needs_hook(kind)).collect();
         let rests = |kind| self.rested(evidence, &column_family, &range.range, kind).is_err();
@@ -213,10 +213,10 @@ impl<'a> Planner<'a> {
             levels: &family.levels,
             parts: &parts,
             range: &range.range,
-            max_slice_bytes: self.input.policy.max_slice_bytes.bytes(),
+            slice_bytes_max: self.input.policy.slice_bytes_max.bytes(),
             are_in_memtables: are_in_memtables(range),
         };
-        let slices = if target.policy.actuator.takes_ranges() {
+        let slices = if target.policy.executor.takes_ranges() {
             slices(&input)
         } else {
             vec![slice::column_family(&family.levels, &parts, &range.range)]
@@ -340,7 +340,7 @@ impl<'a> Planner<'a> {
             return Err((Rule::ModeObserve, "the policy's mode for this target is observe".to_owned()));
         }
         // All keys are all keys in any order.
-        let takes_ranges = target.policy.actuator.takes_ranges();
+        let takes_ranges = target.policy.executor.takes_ranges();
         let comparator = range.column_family.as_deref().and_then(|name| evidence.comparator_of(name));
         if let Some(name) = comparator.filter(|name| takes_ranges && !is_bytewise(name)) {
             let reason = format!("its keys are ordered by {name:?}, and only bytewise order is acted on");

@@ -145,8 +145,10 @@ mod tests {
         assert_eq!(rule, Rule::OverBudget);
         assert!(reason.contains("18.0 MiB are left"), "{reason}");
         let policy = GuardPolicy::default();
-        let readings =
-            Readings { disk_free_bytes: Some(policy.disk_free.bytes() + 16 * MIB), ..Readings::default() };
+        let readings = Readings {
+            disk_free_bytes: Some(policy.disk_free_min.bytes() + 16 * MIB),
+            ..Readings::default()
+        };
         assert_eq!(before(&policy, &readings, planned().disk_price()), Ok(()));
         let refusal = before(&policy, &readings, beside.disk_price()).unwrap_err();
         assert_eq!(refusal.guard, Guard::DiskSpace);

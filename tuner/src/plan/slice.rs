@@ -44,7 +44,7 @@ pub struct SliceInput<'a> {
     /// The range to cut.
     pub range: &'a KeyRange,
     /// Most bytes that a slice rewrites, but for one that no border divides.
-    pub max_slice_bytes: u64,
+    pub slice_bytes_max: u64,
     /// Whether the tombstones lie in memtables: then those that nothing lies below are flushed and moved down
     /// as they are, and only forcing the bottommost level removes them.
     pub are_in_memtables: bool,
@@ -137,7 +137,7 @@ fn compaction(levels: &Levels, range: &KeyRange, are_in_memtables: bool) -> (Bot
 fn together(input: &SliceInput<'_>, one: &Slice, two: &Slice) -> Option<Slice> {
     let range = KeyRange { begin: one.range.begin.clone(), end: two.range.end.clone() };
     let both = slice(input, range, one.deletions.saturating_add(two.deletions));
-    let most_bytes = input.max_slice_bytes.max(one.cost_bytes).max(two.cost_bytes);
+    let most_bytes = input.slice_bytes_max.max(one.cost_bytes).max(two.cost_bytes);
     let apart_bytes = one.cost_bytes.saturating_add(two.cost_bytes);
     (both.cost_bytes <= apart_bytes && both.cost_bytes <= most_bytes).then_some(both)
 }
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    fn cut(files: &[SstFile], begin: u8, end: u8, max_slice_bytes: u64) -> Vec<Slice> {
+    fn cut(files: &[SstFile], begin: u8, end: u8, slice_bytes_max: u64) -> Vec<Slice> {
         let files: Vec<&SstFile> = files.iter().collect();
         let levels = Levels::of(&files, &ColumnFamilyOptions::default());
         let range = KeyRange::new(Key::new([begin]), Some(Key::new([end]))).unwrap();
@@ -173,7 +173,7 @@ mod tests {
             levels: &levels,
             parts: &files,
             range: &range,
-            max_slice_bytes,
+            slice_bytes_max,
             are_in_memtables: false,
         };
         slices(&input)
@@ -253,11 +253,11 @@ mod tests {
             files in files(),
             begin in 0u8..120,
             length in 1u8..120,
-            max_slice_bytes in 1u64..1 << 22,
+            slice_bytes_max in 1u64..1 << 22,
         ) {
             let range = KeyRange::new(Key::new([begin]), Some(Key::new([begin + length]))).unwrap();
-            let slices = cut(&files, begin, begin + length, max_slice_bytes);
-            prop_assert_eq!(&slices, &cut(&files, begin, begin + length, max_slice_bytes));
+            let slices = cut(&files, begin, begin + length, slice_bytes_max);
+            prop_assert_eq!(&slices, &cut(&files, begin, begin + length, slice_bytes_max));
             let all: Vec<&SstFile> = files.iter().collect();
             let levels = Levels::of(&all, &ColumnFamilyOptions::default());
             let size_bytes: u64 = files.iter().map(|file| file.size_bytes).sum();
@@ -277,7 +277,7 @@ mod tests {
             prop_assert_eq!(sliced, inside);
             // What is over the limit is one part between two borders, or no dearer than one.
             let borders = levels.borders(&range);
-            for slice in slices.iter().filter(|slice| slice.cost_bytes > max_slice_bytes) {
+            for slice in slices.iter().filter(|slice| slice.cost_bytes > slice_bytes_max) {
                 let parts = split(&slice.range, &borders);
                 let dearest = parts.iter().map(|part| levels.compaction_cost_bytes(part)).max();
                 prop_assert!(dearest.is_some_and(|dearest| slice.cost_bytes <= dearest), "{slice:?}");

@@ -3,7 +3,7 @@
 use super::walk::locate;
 use super::written::shown;
 use super::{
-    ActuatorKind, ColumnFamilyPolicy, CoreShare, DatabasesPolicy, Day, EXEC_PLACEHOLDERS, GuardPolicy,
+    ColumnFamilyPolicy, CoreShare, DatabasesPolicy, Day, EXEC_PLACEHOLDERS, ExecutorKind, GuardPolicy,
     IoBudget, LoopTiming, OffPeak, Policy, PolicyError, PrefixPolicy, ProbePolicy, THROTTLE_PLACEHOLDER,
     TargetMatch, TargetPolicy, ThrottlePolicy, TimeSpan,
 };
@@ -39,7 +39,7 @@ pub(super) fn check(policy: &Policy, text: &str) -> Result<(), PolicyError> {
         checker.off_peak(off_peak)?;
     }
     checker.at_most(policy.cooldown, COOLDOWN_MAX, "cooldown")?;
-    checker.share(policy.relief_share, "relief_share")?;
+    checker.share(policy.relief_ratio_min, "relief_ratio_min")?;
     checker.guards(&policy.guards)?;
     checker.refuse_if(
         policy.range_bytes_max.bytes() == 0,
@@ -48,8 +48,8 @@ pub(super) fn check(policy: &Policy, text: &str) -> Result<(), PolicyError> {
         "write at least 1B, such as 256MiB",
     )?;
     checker.refuse_if(
-        policy.max_slice_bytes.bytes() == 0,
-        "max_slice_bytes",
+        policy.slice_bytes_max.bytes() == 0,
+        "slice_bytes_max",
         "a slice of no bytes rewrites nothing",
         "write at least 1B, such as 64MiB",
     )?;
@@ -166,22 +166,22 @@ impl Checker<'_> {
     }
 
     fn guards(&self, guards: &GuardPolicy) -> Result<(), PolicyError> {
-        self.share(guards.level0_files, "guards.level0_files")?;
-        self.share(guards.pending_compaction_bytes, "guards.pending_compaction_bytes")?;
-        self.at_most(guards.target_age, TIME_MAX, "guards.target_age")?;
-        self.at_most(guards.latency_slack, TIME_MAX, "guards.latency_slack")?;
-        let factor = guards.latency_factor;
+        self.share(guards.level0_slowdown_ratio_max, "guards.level0_slowdown_ratio_max")?;
+        self.share(guards.pending_compaction_ratio_max, "guards.pending_compaction_ratio_max")?;
+        self.at_most(guards.process_uptime_min, TIME_MAX, "guards.process_uptime_min")?;
+        self.at_most(guards.latency_increase_min, TIME_MAX, "guards.latency_increase_min")?;
+        let factor = guards.latency_ratio_max;
         self.refuse_if(
             !(factor >= 1.0 && factor.is_finite()),
-            "guards.latency_factor",
+            "guards.latency_ratio_max",
             format!("with {factor} a latency that falls would be too much"),
             "write a number from 1 on, such as 2",
         )?;
         let message = "with 0 nothing could ever be done";
         let help = "write more, or `mode: advise` to only look";
-        self.refuse_if(guards.bytes_per_day.bytes() == 0, "guards.bytes_per_day", message, help)?;
-        let none = guards.compactions_per_device == 0;
-        self.refuse_if(none, "guards.compactions_per_device", message, "write at least 1")
+        self.refuse_if(guards.bytes_per_day_max.bytes() == 0, "guards.bytes_per_day_max", message, help)?;
+        let none = guards.compactions_per_device_max == 0;
+        self.refuse_if(none, "guards.compactions_per_device_max", message, "write at least 1")
     }
 
     fn off_peak(&self, off_peak: &OffPeak) -> Result<(), PolicyError> {
@@ -258,18 +258,18 @@ impl Checker<'_> {
     }
 
     fn exec(&self, target: &TargetPolicy, path: &str) -> Result<(), PolicyError> {
-        match (&target.exec, target.actuator) {
-            (Some(exec), ActuatorKind::Exec) => {
+        match (&target.exec, target.executor) {
+            (Some(exec), ExecutorKind::Exec) => {
                 self.command(&exec.compact, &EXEC_PLACEHOLDERS, &format!("{path}.exec.compact"))?;
                 self.timeout(exec.timeout, &format!("{path}.exec.timeout"))
             }
-            (None, ActuatorKind::Exec) => {
-                let help = "add `exec: { compact: [...] }`, or choose another actuator";
-                self.refuse(&format!("{path}.actuator"), "there is no command to run", help)
+            (None, ExecutorKind::Exec) => {
+                let help = "add `exec: { compact: [...] }`, or choose another executor";
+                self.refuse(&format!("{path}.executor"), "there is no command to run", help)
             }
             (Some(_), _) => {
-                let message = "a command is given, but the actuator is not exec";
-                self.refuse(&format!("{path}.exec"), message, "add `actuator: exec`, or take `exec` out")
+                let message = "a command is given, but the executor is not exec";
+                self.refuse(&format!("{path}.exec"), message, "add `executor: exec`, or take `exec` out")
             }
             (None, _) => Ok(()),
         }
@@ -277,8 +277,8 @@ impl Checker<'_> {
 
     fn sql(&self, target: &TargetPolicy, path: &str) -> Result<(), PolicyError> {
         let at = format!("{path}.sql");
-        match (&target.sql, target.actuator) {
-            (Some(sql), ActuatorKind::Sql) => {
+        match (&target.sql, target.executor) {
+            (Some(sql), ExecutorKind::Sql) => {
                 let help = "give `socket`, a whole path, or `address`, such as 127.0.0.1:3306, and not both";
                 let no_place = sql.endpoint().is_none();
                 self.refuse_if(no_place, &at, "it does not say where the server is", help)?;
@@ -289,13 +289,13 @@ impl Checker<'_> {
                 self.refuse_if(unsound, &format!("{at}.password_file"), "it is no whole path", help)?;
                 self.timeout(sql.timeout, &format!("{at}.timeout"))
             }
-            (None, ActuatorKind::Sql) => {
-                let help = "add `sql: { socket: /run/mysqld/mysqld.sock }`, or choose another actuator";
-                self.refuse(&format!("{path}.actuator"), "it is not said where the server is", help)
+            (None, ExecutorKind::Sql) => {
+                let help = "add `sql: { socket: /run/mysqld/mysqld.sock }`, or choose another executor";
+                self.refuse(&format!("{path}.executor"), "it is not said where the server is", help)
             }
             (Some(_), _) => {
-                let message = "a server is given, but the actuator is not sql";
-                self.refuse(&at, message, "add `actuator: sql`, or take `sql` out")
+                let message = "a server is given, but the executor is not sql";
+                self.refuse(&at, message, "add `executor: sql`, or take `sql` out")
             }
             (None, _) => Ok(()),
         }

@@ -26,7 +26,7 @@ pub use parse::POLICY_BYTES_MAX;
 pub use schema::schema;
 pub use sql::{SqlEndpoint, SqlPolicy};
 pub use target::{
-    ActuatorKind, ColumnFamilyPolicy, EXEC_PLACEHOLDERS, ExecPolicy, PrefixPolicy, RemedyKind,
+    ColumnFamilyPolicy, EXEC_PLACEHOLDERS, ExecPolicy, ExecutorKind, PrefixPolicy, RemedyKind,
     THROTTLE_PLACEHOLDER, TargetMatch, TargetPolicy, ThrottlePolicy,
 };
 pub use units::{ByteRate, ByteSize, CoreShare, PainRate, TimeSpan};
@@ -59,7 +59,7 @@ pub struct Policy {
     pub cooldown: TimeSpan,
     /// Share of the promised relief that has to be delivered for an action to have helped, 0 to 1; less, and
     /// the range is left alone for longer each time. Default: 0.5.
-    pub relief_share: f64,
+    pub relief_ratio_min: f64,
     /// What a target must not suffer from being acted on.
     pub guards: GuardPolicy,
     /// Roughly the most data one range holds. Default: 256MiB.
@@ -67,7 +67,7 @@ pub struct Policy {
     /// Most bytes that one compaction rewrites: a range is cut into slices at the borders of its SST files,
     /// and only a single file that is larger makes a larger slice. Default: 64MiB, the size that RocksDB
     /// gives its files.
-    pub max_slice_bytes: ByteSize,
+    pub slice_bytes_max: ByteSize,
     /// How keys are shown: they are user data. Default: redacted.
     pub keys: KeyDisplay,
 }
@@ -86,10 +86,10 @@ impl Default for Policy {
             },
             off_peak: None,
             cooldown: TimeSpan::from_seconds(600),
-            relief_share: 0.5,
+            relief_ratio_min: 0.5,
             guards: GuardPolicy::default(),
             range_bytes_max: ByteSize::from_bytes(256 << 20),
-            max_slice_bytes: ByteSize::from_bytes(64 << 20),
+            slice_bytes_max: ByteSize::from_bytes(64 << 20),
             keys: KeyDisplay::Redacted,
         }
     }

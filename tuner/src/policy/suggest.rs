@@ -3,15 +3,27 @@
 /// Typing errors up to this many edits away are taken for the field that was meant.
 const EDITS_MAX: usize = 3;
 
+/// Fields of the last release that are called differently now.
+const RENAMED: [(&str, &str); 11] = [
+    ("actuator", "executor"),
+    ("bytes_per_day", "bytes_per_day_max"),
+    ("compactions_per_device", "compactions_per_device_max"),
+    ("disk_free", "disk_free_min"),
+    ("latency_factor", "latency_ratio_max"),
+    ("latency_slack", "latency_increase_min"),
+    ("level0_files", "level0_slowdown_ratio_max"),
+    ("max_slice_bytes", "slice_bytes_max"),
+    ("pending_compaction_bytes", "pending_compaction_ratio_max"),
+    ("relief_share", "relief_ratio_min"),
+    ("target_age", "process_uptime_min"),
+];
+
 /// What to do about an error whose message is serde's or libyaml's.
 pub(super) fn help_for(message: &str) -> String {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     if message.contains("unknown field") || message.contains("unknown variant") {
         return match quoted.split_first() {
-            Some((written, known)) => match nearest(written, known) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("known here: {}", known.join(", ")),
-            },
+            Some((written, known)) => unknown(written, known),
             None => "take it out, or look it up in the policy's JSON Schema".to_owned(),
         };
     }
@@ -29,6 +41,16 @@ pub(super) fn help_for(message: &str) -> String {
         return "a policy is one YAML document: take out the `---` between them".to_owned();
     }
     "mend the YAML here; the policy's JSON Schema lists every field".to_owned()
+}
+
+fn unknown(written: &str, known: &[&str]) -> String {
+    if let Some((_, now)) = RENAMED.iter().find(|(was, now)| was == &written && known.contains(now)) {
+        return format!("`{written}` is called `{now}` now, and means the same");
+    }
+    match nearest(written, known) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("known here: {}", known.join(", ")),
+    }
 }
 
 fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {

@@ -30,11 +30,11 @@ pub struct TargetPolicy {
     pub probes: Option<ProbePolicy>,
     /// Who compacts. Default: hook.
     #[serde(default)]
-    pub actuator: ActuatorKind,
-    /// The command, with `actuator: exec`.
+    pub executor: ExecutorKind,
+    /// The command, with `executor: exec`.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecPolicy>,
-    /// How the server is reached, with `actuator: sql`.
+    /// How the server is reached, with `executor: sql`.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub sql: Option<SqlPolicy>,
     /// What may be done to a range that hurts; of these what relieves most per byte is done. Default:
@@ -65,7 +65,7 @@ impl TargetPolicy {
             matches: TargetMatch::default(),
             mode: None,
             probes: None,
-            actuator: ActuatorKind::default(),
+            executor: ExecutorKind::default(),
             exec: None,
             sql: None,
             remedies: RemedyKind::default_list(),
@@ -130,7 +130,7 @@ impl TargetMatch {
 /// Who compacts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum ActuatorKind {
+pub enum ExecutorKind {
     /// Our library inside the target.
     #[default]
     Hook,
@@ -142,15 +142,15 @@ pub enum ActuatorKind {
     None,
 }
 
-impl ActuatorKind {
+impl ExecutorKind {
     /// Whether it compacts the keys that it is asked for; where not, all of their column family.
     pub fn takes_ranges(self) -> bool {
-        self != ActuatorKind::Sql
+        self != ExecutorKind::Sql
     }
 
     /// Whether it can flush and set options.
     pub fn has_hook(self) -> bool {
-        self == ActuatorKind::Hook
+        self == ExecutorKind::Hook
     }
 }
 

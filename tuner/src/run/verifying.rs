@@ -54,7 +54,7 @@ fn verify(action: &mut Action, end: End, window: &WindowSeen<'_>, context: &Cont
     let claimed = Claim {
         before: &claim.before,
         promised_seconds_per_second: claim.promised_seconds_per_second,
-        share_min: context.policy.relief_share,
+        share_min: context.policy.relief_ratio_min,
         aftermath: aftermath.as_ref(),
         seen: claim.seen,
     };

@@ -185,7 +185,7 @@ fn policy(pid: u32) -> String {
         "[compact]",
         "\
 cooldown: 10s
-guards: { target_age: 0s }
+guards: { process_uptime_min: 0s }
 ",
     )
 }

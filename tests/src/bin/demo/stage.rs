@@ -138,7 +138,7 @@ fn policy(pid: u32) -> String {
 targets:
   - name: demo
     match: {{ pid: {pid} }}
-    actuator: hook
+    executor: hook
     remedies: [compact]
     column_families:
       - name: {COLUMN_FAMILY}
@@ -147,7 +147,7 @@ thresholds: {{ tombstones_per_operation: 1000, block_reads_per_operation: 64, pa
 loop: {{ interval: 3s, window: 1s, survey: 60s }}
 io_budget: {{ rate: 64MiB/s, burst: 1GiB }}
 cooldown: 10s
-guards: {{ target_age: 0s }}
+guards: {{ process_uptime_min: 0s }}
 range_bytes_max: 64MiB
 keys: shown
 "#

@@ -18,7 +18,7 @@ const MAPS_BYTES_MAX: u64 = 16 << 20;
 /// Beginning of the name of the module that has MyRocks inside.
 const MYROCKS_MODULE: &str = "ha_rocksdb";
 
-/// One finding for each actuator that a policy can name.
+/// One finding for each executor that a policy can name.
 pub fn findings(target: &Target, policy: Option<&Policy>) -> Vec<Finding> {
     let by_statement = by_statement(target, policy);
     vec![by_attaching(target), by_preload(target), by_command(target), by_statement, advise()]
@@ -30,7 +30,7 @@ fn by_attaching(target: &Target) -> Finding {
     if !target.is_jvm {
         return no(
             "it is no JVM".into(),
-            "preload the hook, or name a command in the policy (actuator: exec)".into(),
+            "preload the hook, or name a command in the policy (executor: exec)".into(),
         );
     }
     if let Err(error) = check_attachable(&target.process) {
@@ -68,7 +68,7 @@ fn no_interface(name: &str, note: &str) -> Finding {
         name,
         note,
         format!("its module does not export {COMPACT_RANGE}, which the hook would call"),
-        "name a command in the policy (actuator: exec)",
+        "name a command in the policy (executor: exec)",
     )
 }
 
@@ -98,13 +98,13 @@ fn by_statement(target: &Target, policy: Option<&Policy>) -> Finding {
             name,
             note,
             "no policy says where its server listens",
-            "sexton doctor --policy FILE, with `actuator: sql` and `sql: { socket: ... }` in the target",
+            "sexton doctor --policy FILE, with `executor: sql` and `sql: { socket: ... }` in the target",
         ),
         None => Finding::no(
             name,
             note,
             "it is no MariaDB with MyRocks",
-            "preload the hook, or name a command in the policy (actuator: exec)",
+            "preload the hook, or name a command in the policy (executor: exec)",
         ),
         Some(sql) => match SqlExecutor::new(sql).examine(&target.process) {
             Ok(state) if state.may_set => {
