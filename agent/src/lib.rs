@@ -4,6 +4,7 @@
 //! here: that is the pure crate `sexton-tuner`. Finding a RocksDB, probing it, reading its SST files and
 //! acting on it are the crates `sexton-inspect`, `sexton-probe`, `sexton-sst` and `sexton-execute`.
 
+mod act;
 pub mod api;
 pub mod command;
 mod commands;
@@ -15,6 +16,7 @@ mod inbox;
 pub mod log;
 mod observe;
 pub mod policy_file;
+mod publish;
 mod session;
 pub mod snapshot;
 pub mod text;

@@ -47,7 +47,7 @@ const TRICKLE_SECONDS: &str = "9";
 const MANY_DATABASES: &str = "2000";
 /// What the agent logs for each reading of a running slice's guards.
 const GUARDS_ASKED: &str = "the guards are asked";
-const LOG_FILTER: &str = "info,sexton::engine=debug";
+const LOG_FILTER: &str = "info,sexton::act=debug";
 
 fn policy(watched: &[u32], queue: u32) -> String {
     let entry = |pid: &u32| format!("  - {{ name: \"t{pid}\", match: {{ pid: {pid} }}, executor: hook }}\n");

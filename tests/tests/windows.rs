@@ -128,6 +128,33 @@ fn nothing_is_followed_before_all_probes_are_in_their_places() -> Result<()> {
     Ok(())
 }
 
+/// Whoever takes the probes away may not be heard any more when the process ends: what was seen counts.
+#[test]
+fn a_window_that_is_being_closed_when_its_process_ends_keeps_its_sums() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let directory = tempfile::tempdir()?;
+    let database = directory.path().join("db");
+    db_bench::fill(&database)?;
+    let features = KernelFeatures::probe();
+    let seeks = Seeks::start_stopped(&database, SeekPlan { reads: READS, nexts: NEXTS, seed: SEED })?;
+    let target = Inspector::new().inspect(seeks.pid())?;
+    let mut sentinel = Sentinel::load(&features)?;
+    let mut windows = Windows::load(Mechanism::choose(&features)?)?;
+    sentinel.watch(&target, SLOT)?;
+    let opening = sentinel.read(SLOT)?;
+    let mut window = windows.open(&target, SLOT, ALL_PAINFUL, &Credit::unlimited(), &opening)?;
+    let unheard = window.hand_over();
+    let truth = seeks.finish(RUN_LIMIT)?;
+    let settling = sentinel.read(SLOT)?;
+    let closing = sentinel.read(SLOT)?;
+    let result = windows.collect(window, &settling, &closing)?;
+    drop(unheard);
+    ensure!(result.window.operations == READS && result.window.duration_ns > 0, "{result:?}");
+    ensure!(result.window.total.tombstones_skipped == truth.tombstones_skipped, "{result:?} {truth:?}");
+    ensure!(result.window.attributed.tombstones_skipped == truth.tombstones_skipped, "{result:?} {truth:?}");
+    Ok(())
+}
+
 fn elsewhere<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     std::thread::spawn(act).join().map_err(|_| anyhow::anyhow!("the other thread panicked"))
 }

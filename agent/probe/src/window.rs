@@ -344,6 +344,8 @@ impl Windows {
         closing: &SentinelReading,
     ) -> Result<WindowResult, ProbeError> {
         let duration_ns = window.disarm();
+        // Those that were handed over stop here.
+        self.programs.write_recipe(window.prepared.slot, &sexton_recipe::default())?;
         let closed_ns = monotonic_ns();
         self.poll()?;
         let totals = self
@@ -470,8 +472,10 @@ impl OpenWindow {
         Stopped { _probes: probes }
     }
 
-    /// Hands the probes over to whoever takes them away. The programs follow on until that is done.
+    /// Hands the probes over to whoever takes them away. The programs follow on until that is done, or until
+    /// the accounts are collected: of a process that has ended nothing more need be heard.
     pub fn hand_over(&mut self) -> Closing {
+        self.armed_ns = u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Closing { probes: self.probes.take(), opened: self.opened }
     }
 

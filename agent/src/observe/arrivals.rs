@@ -5,6 +5,7 @@ use super::roster::{Gone, Look};
 use super::windows;
 use crate::discovery::Looked;
 use crate::session::PROBE_LIMIT;
+use sexton_inspect::facts::ProcessId;
 use std::time::Duration;
 
 /// Processes looked into before others have their turn again.
@@ -15,7 +16,10 @@ impl Observer {
     /// they are there. Gives whether the search is waited for.
     pub fn begin_cycle(&mut self, at_once: bool) -> bool {
         let at_once = at_once | self.follower.take_incomplete();
-        if self.roster.is_sweep_due(at_once, &mut self.sentinel) {
+        for process in self.roster.ended() {
+            self.end(&process);
+        }
+        if self.roster.is_sweep_due(at_once) {
             let watched = self.roster.watched.iter().map(|watched| watched.target.id).collect();
             self.scout.sweep(self.roster.pids(), watched);
         }
@@ -74,13 +78,19 @@ impl Observer {
         let news = self.follower.take(|pid| self.roster.wants(pid));
         let mut any = false;
         for process in &news.ended {
-            self.end_windows_of(process);
-            any |= self.roster.end(process, &mut self.sentinel);
+            any |= self.end(process);
         }
         for process in &news.replaced {
             any |= self.roster.replace(process, &mut self.sentinel);
         }
         any
+    }
+
+    /// Lets go of the targets of a process that has ended, with what they counted last and what their windows
+    /// saw. Gives whether there were any.
+    fn end(&mut self, process: &ProcessId) -> bool {
+        self.end_windows_of(process);
+        self.roster.end(process, &mut self.sentinel)
     }
 
     /// Targets that have gone since the last time; nothing is left of them in the kernel.

@@ -164,9 +164,15 @@ impl Roster {
         self.watched.iter().filter(|watched| watched.target.process == id.process).count() > 1
     }
 
-    /// Lets go of targets that have ended; gives whether it is time to search the node.
-    pub fn is_sweep_due(&mut self, at_once: bool, sentinel: &mut Sentinel) -> bool {
-        self.drop_ended(sentinel);
+    /// Processes of targets that have ended, whether or not the kernel has told.
+    pub fn ended(&self) -> Vec<ProcessId> {
+        let ended = self.watched.iter().map(|watched| watched.target.process);
+        ended.filter(|process| !is_alive(process)).collect()
+    }
+
+    /// Whether it is time to search the node.
+    pub fn is_sweep_due(&mut self, at_once: bool) -> bool {
+        self.lost.retain(|lost| lost.since.elapsed() < LOST_KEPT);
         at_once || self.next_sweep.is_none_or(|at| Instant::now() >= at)
     }
 
@@ -338,11 +344,6 @@ impl Roster {
         let lease = Arc::new(u32::try_from(slot).ok()?);
         *self.leases.get_mut(slot)? = Arc::downgrade(&lease);
         Some(lease)
-    }
-
-    fn drop_ended(&mut self, sentinel: &mut Sentinel) {
-        self.lost.retain(|lost| lost.since.elapsed() < LOST_KEPT);
-        self.let_go(sentinel, |watched, _| !is_alive(&watched.target.process));
     }
 
     /// Takes the targets for which `is_gone` from the watched to the lost; gives whether there were any.

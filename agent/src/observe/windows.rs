@@ -385,15 +385,12 @@ impl Observer {
         Some(counted.is_err() || watched.spending.is_over())
     }
 
-    /// Closes the window of a process that has ended: what is known of it counts, and there is nothing left
-    /// to plan for, nor to wait for.
+    /// Closes the window of a process that has ended, or goes on where that was begun: what is known of it
+    /// counts, and there is nothing left to plan for, nor to wait for.
     pub(super) fn end_windows_of(&mut self, process: &ProcessId) {
         let prices = self.prices.in_force();
         let Observer { roster, windows, sentinel, .. } = self;
         for watched in roster.watched.iter_mut().filter(|watched| watched.target.process == *process) {
-            if !matches!(watched.window, WindowStage::Open(_)) {
-                continue;
-            }
             let Some(mut window) = watched.window.take() else { continue };
             let slot = watched.slot();
             let collected = sentinel.read(slot).and_then(|settling| {

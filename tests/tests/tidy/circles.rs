@@ -9,7 +9,7 @@ use super::source::{self, Source, is_comment};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-const CIRCLES_MAX: usize = 32;
+const CIRCLES_MAX: usize = 0;
 
 /// A module by its names from the crate's root.
 type Module = Vec<String>;

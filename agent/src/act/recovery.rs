@@ -1,7 +1,8 @@
 //! What earlier runs have left running: jobs that are in doubt are asked after, and those that nobody waits
 //! for any more are followed until their RocksDB runs none.
 
-use super::Engine;
+use super::Actor;
+use crate::observe::Observer;
 use crate::session::{Answer, READINGS_LIMIT, RunningCompactions, Session};
 use sexton_execute::ExecuteError;
 use sexton_hook_protocol::{CompactionState, ErrorKind, Finished};
@@ -13,17 +14,17 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-impl Engine {
+impl Actor {
     /// Goes on from what earlier runs have left.
-    pub(super) fn take_stored(&mut self, stored: run::Stored) {
-        let (ledger, effects) = Ledger::load(stored, &self.observer.policy, clock::now(), is_alive);
+    pub fn take_stored(&mut self, observer: &mut Observer, stored: run::Stored) {
+        let (ledger, effects) = Ledger::load(stored, &observer.policy, clock::now(), is_alive);
         self.ledger = ledger;
-        self.throttles = self.history.throttles(is_alive);
-        self.carry_out(effects);
+        self.throttles.known = self.journal.throttles(is_alive);
+        self.carry_out(observer, effects);
     }
 
     /// Asks the hooks what became of actions that an earlier run could not end.
-    pub(super) fn ask_after_jobs(&mut self) {
+    pub fn ask_after_jobs(&mut self, observer: &mut Observer) {
         let in_doubt = self.ledger.actions().filter_map(|action| match &action.state {
             ActionState::InDoubt(in_doubt) => Some((action.id, action.process, in_doubt.job)),
             _ => None,
@@ -31,11 +32,10 @@ impl Engine {
         let in_doubt: Vec<(ActionId, ProcessId, JobId)> = in_doubt.collect();
         for (action, process, job) in in_doubt {
             if !is_alive(&process) {
-                self.hear(action, run::Event::TargetGone);
+                self.hear(observer, action, run::Event::TargetGone);
                 continue;
             }
-            let mut targets =
-                self.observer.roster.watched.iter_mut().filter(|it| it.target.process == process);
+            let mut targets = observer.roster.watched.iter_mut().filter(|it| it.target.process == process);
             let Some(watched) = targets.find(|watched| watched.hook.is_connected) else { continue };
             let ask = move |session: &mut Session| {
                 let state = session.converse(|hook| hook.compaction_status(job.0));
@@ -44,21 +44,21 @@ impl Engine {
                     None => Answer::Nothing,
                 }
             };
-            watched.ask(&self.observer.post, "an earlier run's job", READINGS_LIMIT, ask);
+            watched.ask(&observer.post, "an earlier run's job", READINGS_LIMIT, ask);
         }
     }
 
     /// The hook of an action in doubt has answered.
-    pub(super) fn take_recalled(&mut self, id: ActionId, status: JobStatus) {
+    pub fn take_recalled(&mut self, observer: &mut Observer, id: ActionId, status: JobStatus) {
         let state = self.ledger.action(id).map(|action| &action.state);
         if let Some(ActionState::InDoubt(_)) = state {
-            self.hear(id, run::Event::Job(status));
+            self.hear(observer, id, run::Event::Job(status));
         }
     }
 
     /// Asks the RocksDBs in which something may run unseen whether it does.
-    pub(super) fn ask_after_orphans(&mut self) {
-        for watched in self.observer.roster.watched.iter_mut().filter(|watched| watched.hook.is_connected) {
+    pub fn ask_after_orphans(&mut self, observer: &mut Observer) {
+        for watched in observer.roster.watched.iter_mut().filter(|watched| watched.hook.is_connected) {
             let orphans = self.ledger.orphans().iter();
             let own = orphans.filter(|orphan| orphan.process == watched.target.process);
             let databases: BTreeSet<PathBuf> =
@@ -66,7 +66,7 @@ impl Engine {
             if !databases.is_empty() {
                 let databases: Vec<PathBuf> = databases.into_iter().collect();
                 watched.ask(
-                    &self.observer.post,
+                    &observer.post,
                     "the count of running compactions",
                     READINGS_LIMIT,
                     move |session| Answer::Orphans(session.running(&databases)),
@@ -77,7 +77,7 @@ impl Engine {
     }
 
     /// Forgets what has ended since.
-    pub(super) fn take_orphans(&mut self, target: TargetId, running: &RunningCompactions) {
+    pub fn take_orphans(&mut self, target: TargetId, running: &RunningCompactions) {
         self.ledger.follow_orphans(clock::now(), |orphan| {
             let database = orphan.database.as_ref().filter(|_| orphan.process == target.process)?;
             running.iter().find(|(path, _)| *path == database.path)?.1

@@ -1,14 +1,14 @@
 //! What a plan wants is begun here, as far as the ledger lets it: what has to be known is asked first, and
 //! nothing is waited for.
 
-use super::guards::subject;
-use super::inquiry::{Purpose, place_of};
-use super::settings::note_value;
-use super::slice::Acting;
-use super::{Control, Engine};
-use crate::observe::Watched;
+use super::Actor;
+use super::acting::Acting;
+use super::inquiry::Purpose;
+use super::place::{device_of, note_value, place_of, subject};
+use super::tasks::task;
+use crate::observe::{Observer, Watched};
 use crate::session::{Baseline, Before, SstRead, is_inside};
-use sexton_execute::{CompactTask, Site, Task, executor_for};
+use sexton_execute::{Site, Task, executor_for};
 use sexton_hook_protocol::limits::COMPACTION_TIME_MAX;
 use sexton_inspect::facts::TargetId;
 use sexton_journal::{EventKind, clock};
@@ -16,7 +16,7 @@ use sexton_tuner::cost::Levels;
 use sexton_tuner::ends::closed;
 use sexton_tuner::evidence::{MemtableDeletions, SstFile};
 use sexton_tuner::guard::{Guard, GuardRefusal, Readings};
-use sexton_tuner::plan::{CompactRange, Rule};
+use sexton_tuner::plan::{CompactRange, Plan, Rule};
 use sexton_tuner::policy::{ExecutorKind, KeyDisplay, Mode};
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::reprice::as_of_now;
@@ -25,7 +25,7 @@ use sexton_tuner::run::{
     is_same_value,
 };
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
@@ -33,44 +33,47 @@ use tracing::debug;
 /// What one part of an action may take where its executor has limits of its own.
 const PART_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
-impl Engine {
+impl Actor {
     /// Takes in what a new plan wants. What an earlier one wanted of targets that this one knows nothing new
     /// of is still wanted.
-    pub(super) fn take_plan(&mut self) {
-        let fresh: HashSet<&str> = self.fresh.iter().map(String::as_str).collect();
+    pub fn take_plan(&mut self, plan: &Plan, fresh: &[String]) {
+        self.left_alone.clear();
+        let fresh: HashSet<&str> = fresh.iter().map(String::as_str).collect();
         self.queue.retain(|kind| !fresh.contains(kind.target()) && !is_throttle(kind));
         let queued: HashSet<String> = self.queue.iter().map(|kind| kind.target().to_owned()).collect();
-        let wanted = self.plan.actions.iter().cloned().map(ActionKind::from);
+        let wanted = plan.actions.iter().cloned().map(ActionKind::from);
         self.queue.extend(wanted.filter(|kind| is_throttle(kind) || !queued.contains(kind.target())));
     }
 
     /// Begins what is wanted of the targets whose mode is act, as far as their devices are free.
-    pub(super) fn act(&mut self, control: &Control) {
+    pub fn act(&mut self, observer: &mut Observer, may_begin: bool) {
         // What cannot be written down is not done.
-        self.ledger.set_writable(self.history.is_writable());
-        if control.stopped() || !self.history.is_writable() {
+        self.ledger.set_writable(self.journal.is_writable());
+        if !may_begin || !self.journal.is_writable() {
             return;
         }
         for kind in std::mem::take(&mut self.queue) {
-            if !self.accepts(kind.target()) || self.left_alone.contains(kind.target()) {
+            if !self.accepts(observer, kind.target()) || self.left_alone.contains(kind.target()) {
                 continue;
             }
             match &kind {
-                ActionKind::ChangeSetting(change @ SettingChange::Throttle(_)) => self.begin_throttle(change),
-                _ => self.consider(kind),
+                ActionKind::ChangeSetting(change @ SettingChange::Throttle(_)) => {
+                    self.begin_throttle(observer, change)
+                }
+                _ => self.consider(observer, kind),
             }
         }
     }
 
     /// Whether a target is there, answers and may be acted on.
-    pub(super) fn accepts(&self, target: &str) -> bool {
-        let watched = self.observer.roster.named(target);
+    pub fn accepts(&self, observer: &Observer, target: &str) -> bool {
+        let watched = observer.roster.named(target);
         watched.is_some_and(|watched| watched.mode == Mode::Act && watched.worker.trouble().is_none())
     }
 
     /// Asks what has to be known before an action, where it could begin now.
-    fn consider(&mut self, kind: ActionKind) {
-        let Some(watched) = self.observer.roster.named(kind.target()) else { return };
+    fn consider(&mut self, observer: &mut Observer, kind: ActionKind) {
+        let Some(watched) = observer.roster.named(kind.target()) else { return };
         let Some(place) = place_of(watched, &kind) else { return };
         let id = watched.target.id;
         if self.is_inquired(id) {
@@ -80,32 +83,34 @@ impl Engine {
             process: watched.target.process,
             mode: watched.mode,
             place: Some(&place),
-            device: device_of(watched, &kind),
+            device: device_id(watched, &kind),
             remedy: kind.remedy(),
         };
-        match self.ledger.may_act(&subject, &self.observer.policy, clock::now()) {
+        match self.ledger.may_act(&subject, &observer.policy, clock::now()) {
             Ok(()) => {
                 let purpose = Purpose::Begin(Box::new(kind.clone()));
-                self.inquire(&kind, purpose);
+                self.inquire(observer, &kind, purpose);
             }
-            Err(rejection) => self.note_rejection(kind, rejection, true),
+            Err(rejection) => self.note_rejection(observer, kind, rejection, true),
         }
     }
 
     /// Begins an action, now that all is known that has to be.
-    pub(super) fn begin(
+    pub fn begin(
         &mut self,
+        observer: &mut Observer,
         target: TargetId,
         planned: ActionKind,
         before: Before,
         readings: &Readings,
     ) {
-        let is_still_wanted = self.accepts(planned.target()) && !self.left_alone.contains(planned.target());
-        let Some(watched) = self.observer.roster.get(target).filter(|_| is_still_wanted) else { return };
+        let is_still_wanted =
+            self.accepts(observer, planned.target()) && !self.left_alone.contains(planned.target());
+        let Some(watched) = observer.roster.get(target).filter(|_| is_still_wanted) else { return };
         let (kind, part) = as_it_is_now(watched, &planned, &before);
         let Some(place) = place_of(watched, &kind) else { return };
-        let (process, mode, device) = (watched.target.process, watched.mode, device_of(watched, &kind));
-        if !self.is_value_as_planned(target, &kind, &before) {
+        let (process, mode, device) = (watched.target.process, watched.mode, device_id(watched, &kind));
+        if !self.is_value_as_planned(observer, target, &kind, &before) {
             return;
         }
         let admission = Admission {
@@ -113,34 +118,40 @@ impl Engine {
             planned_cost_bytes: planned.cost_bytes(),
             part: part.as_ref(),
             nothing_left: nothing_left(&kind, before.files.as_ref()),
-            time_limit: self.time_limit(&kind),
+            time_limit: self.time_limit(observer, &kind),
         };
-        let (policy, now) = (&self.observer.policy, clock::now());
+        let (policy, now) = (&observer.policy, clock::now());
         let subject = Subject { process, mode, place: Some(&place), device, remedy: kind.remedy() };
         if let Err(rejection) = self.ledger.may_act(&subject, policy, now) {
-            return self.note_rejection(planned, rejection, true);
+            return self.note_rejection(observer, planned, rejection, true);
         }
         let claim = kind.claim();
         let offer = Offer { kind: kind.clone(), process, mode, place: Some(place), device, claim };
         match self.ledger.offer(offer, admission, policy, now) {
             Ok((id, effects)) => {
-                if let Some(watched) = self.observer.roster.get_mut(target) {
+                if let Some(watched) = observer.roster.get_mut(target) {
                     watched.guards.clear(readings.unread());
                 }
                 let memtables = before.readings.properties.and_then(|read| read.memtable_deletions());
                 let memtable_deletions = memtables.map(MemtableDeletions::total);
                 let baseline = Baseline { kind, files: before.files, memtable_deletions };
                 self.acting.push(Acting::new(target, id, Arc::new(baseline)));
-                self.carry_out(effects.into_iter().map(|effect| (id, effect)));
+                self.carry_out(observer, effects.into_iter().map(|effect| (id, effect)));
             }
-            Err(rejection) => self.note_rejection(kind, rejection, false),
+            Err(rejection) => self.note_rejection(observer, kind, rejection, false),
         }
     }
 
     /// Whether an option has the value that the plan knows of; if not, the next plan knows.
-    fn is_value_as_planned(&mut self, target: TargetId, kind: &ActionKind, before: &Before) -> bool {
+    fn is_value_as_planned(
+        &mut self,
+        observer: &mut Observer,
+        target: TargetId,
+        kind: &ActionKind,
+        before: &Before,
+    ) -> bool {
         let Some(read) = &before.value else { return true };
-        let Some(watched) = self.observer.roster.get_mut(target) else { return false };
+        let Some(watched) = observer.roster.get_mut(target) else { return false };
         let place = place_of(watched, kind);
         let kept = KeptSetting::of(Default::default(), kind, watched.target.process, place.as_ref());
         let Some(kept) = kept else { return true };
@@ -161,25 +172,31 @@ impl Engine {
 
     /// What is not done now: it waits for whatever is done there, if it `may_wait`, or is left to the next
     /// plan, which is told where it is news.
-    fn note_rejection(&mut self, kind: ActionKind, rejection: Rejection, may_wait: bool) {
+    fn note_rejection(
+        &mut self,
+        observer: &mut Observer,
+        kind: ActionKind,
+        rejection: Rejection,
+        may_wait: bool,
+    ) {
         let Rejection { by, reason, .. } = rejection;
         match by {
             RejectedBy::Guard(Guard::DeviceBusy) if may_wait && self.is_something_done() => {
                 self.queue.push_back(kind);
             }
             RejectedBy::Guard(guard) => {
-                self.note_refusal(&kind, &GuardRefusal { guard, reason });
+                self.note_refusal(observer, &kind, &GuardRefusal { guard, reason });
                 self.left_alone.insert(kind.target().to_owned());
             }
             RejectedBy::Rule(Rule::TargetBusy) => self.queue.push_back(kind),
             RejectedBy::Rule(rule @ (Rule::Dearer | Rule::OverBudget)) => {
-                self.history.emit(EventKind::Refused {
+                self.journal.emit(EventKind::Refused {
                     target: kind.target().to_owned(),
                     database: kind.database().unwrap_or_default().to_owned(),
                     column_family: kind.column_family().map(str::to_owned),
                     rule: rule.name().to_owned(),
                     ranges: 1,
-                    subject: subject(&kind, self.observer.policy.keys),
+                    subject: subject(&kind, observer.policy.keys),
                     reason,
                 });
             }
@@ -195,9 +212,8 @@ impl Engine {
     }
 
     /// What one part may take. Executors other than the hook have the limits of the policy's commands.
-    pub(super) fn time_limit(&self, kind: &ActionKind) -> Duration {
-        let has_hook =
-            self.observer.roster.named(kind.target()).is_some_and(|it| it.entry.executor.has_hook());
+    pub fn time_limit(&self, observer: &Observer, kind: &ActionKind) -> Duration {
+        let has_hook = observer.roster.named(kind.target()).is_some_and(|it| it.entry.executor.has_hook());
         match kind {
             ActionKind::ChangeSetting(SettingChange::Throttle(_)) => PART_TIME_MAX,
             _ if has_hook => COMPACTION_TIME_MAX,
@@ -206,14 +222,14 @@ impl Engine {
     }
 
     /// What an operator would run to the same end.
-    pub(super) fn commands_for(&self, compact: &CompactRange) -> Vec<String> {
-        let Some(watched) = self.observer.roster.named(&compact.target) else { return Vec::new() };
+    pub fn commands_for(&self, observer: &Observer, compact: &CompactRange) -> Vec<String> {
+        let Some(watched) = observer.roster.named(&compact.target) else { return Vec::new() };
         let task = Task::Compact(task(watched, compact));
         let site = Site {
             entry: &watched.entry,
             hook: None,
-            policy_path: self.options.policy_path.as_ref(),
-            shows_keys: self.observer.policy.keys == KeyDisplay::Shown,
+            policy_path: self.policy_path.as_ref(),
+            shows_keys: observer.policy.keys == KeyDisplay::Shown,
         };
         match executor_for(&task, &site) {
             Ok(executor) => executor.describe(&task),
@@ -250,21 +266,6 @@ fn is_throttle(kind: &ActionKind) -> bool {
     matches!(kind, ActionKind::ChangeSetting(SettingChange::Throttle(_)))
 }
 
-fn device_of(watched: &Watched, kind: &ActionKind) -> Option<DeviceId> {
-    super::guards::device_of(watched, Path::new(kind.database()?)).map(DeviceId)
-}
-
-/// What is known of a compaction here; where it lies in memory knows the session.
-pub fn task(watched: &Watched, compact: &CompactRange) -> CompactTask {
-    CompactTask {
-        process: watched.target.process,
-        target: watched.target.name.clone(),
-        handles: None,
-        others: Vec::new(),
-        database: PathBuf::from(&compact.database),
-        column_family: compact.column_family.clone(),
-        range: compact.range.clone(),
-        cost_bytes: compact.cost_bytes,
-        bottommost: compact.bottommost,
-    }
+fn device_id(watched: &Watched, kind: &ActionKind) -> Option<DeviceId> {
+    device_of(watched, Path::new(kind.database()?)).map(DeviceId)
 }

@@ -1,37 +1,37 @@
 //! Whether actions helped: windows are brought to the ledger, and back-offs end where the snapshot that kept
 //! the tombstones was released.
 
-use super::Engine;
-use crate::observe::Watched;
+use super::Actor;
+use crate::observe::{Observer, Watched};
 use crate::session::{Answer, READINGS_LIMIT};
 use sexton_execute::Properties;
 use sexton_inspect::facts::TargetId;
 use sexton_journal::clock;
+use sexton_tuner::plan::Plan;
 use sexton_tuner::rank::RangeAssessment;
 use sexton_tuner::run::{Action, ActionId, Event, Place, WindowSeen};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use tracing::info;
 
-impl Engine {
+impl Actor {
     /// Targets on which a window could show what an action came to.
-    pub(super) fn targets_to_verify(&self) -> BTreeSet<String> {
+    pub fn targets_to_verify(&self) -> BTreeSet<String> {
         let now = clock::now();
         let due = self.ledger.actions().filter(|action| action.wants_window(now));
         due.map(|action| action.kind.target().to_owned()).collect()
     }
 
     /// Measures the actions whose targets have had a window since.
-    pub(super) fn verify(&mut self) {
-        let fresh: Vec<String> = self.fresh.drain(..).collect();
+    pub fn verify(&mut self, observer: &mut Observer, plan: &Plan, fresh: &[String]) {
         for target in fresh {
-            let due = self.due_for_verification(&target);
+            let due = self.due_for_verification(observer, target);
             if due.is_empty() {
                 continue;
             }
-            let ranges = self.plan.assessments.iter().filter(|range| range.target == target);
+            let ranges = plan.assessments.iter().filter(|range| range.target == *target);
             let after: Vec<RangeAssessment> = ranges.cloned().collect();
-            let Some(watched) = self.observer.roster.named(&target) else { continue };
+            let Some(watched) = observer.roster.named(target) else { continue };
             let window = watched.evidence.first().map(|evidence| evidence.window).unwrap_or_default();
             for id in due {
                 let seen = WindowSeen {
@@ -40,15 +40,15 @@ impl Engine {
                     after: &after,
                     failures_before: self.ledger.failures_before(id),
                 };
-                self.hear(id, Event::Window(seen));
+                self.hear(observer, id, Event::Window(seen));
             }
         }
     }
 
     /// Actions that had ended before the last window on their target was opened.
-    fn due_for_verification(&self, target: &str) -> Vec<ActionId> {
+    fn due_for_verification(&self, observer: &Observer, target: &str) -> Vec<ActionId> {
         let now = clock::now();
-        let Some(watched) = self.observer.roster.named(target) else { return Vec::new() };
+        let Some(watched) = observer.roster.named(target) else { return Vec::new() };
         let opened = watched.last_window.map(|opened| opened.elapsed());
         let was_before = |action: &Action| {
             let ended = action.state.end().map(|end| now.since(&end.at));
@@ -59,13 +59,13 @@ impl Engine {
     }
 
     /// Asks whether the snapshots are still held that kept tombstones.
-    pub(super) fn ask_after_pins(&mut self) {
-        for watched in self.observer.roster.watched.iter_mut().filter(|watched| watched.hook.is_connected) {
+    pub fn ask_after_pins(&mut self, observer: &mut Observer) {
+        for watched in observer.roster.watched.iter_mut().filter(|watched| watched.hook.is_connected) {
             let pinned = self.ledger.pinned().filter_map(|action| place_in(watched, action));
             let places: BTreeSet<(PathBuf, String)> =
                 pinned.map(|place| (place.database.path.clone(), place.column_family.clone())).collect();
             if !places.is_empty() {
-                watched.ask(&self.observer.post, "the oldest snapshots", READINGS_LIMIT, |session| {
+                watched.ask(&observer.post, "the oldest snapshots", READINGS_LIMIT, |session| {
                     Answer::Pinned(session.properties_of(places.into_iter().collect()))
                 });
             }
@@ -74,8 +74,13 @@ impl Engine {
 
     /// Ends the back-off of ranges whose tombstones a snapshot kept that is held no more: from here on only
     /// the cooldown counts.
-    pub(super) fn lift_pins(&mut self, target: TargetId, read: &[(PathBuf, String, Properties)]) {
-        let Some(watched) = self.observer.roster.get(target) else { return };
+    pub fn lift_pins(
+        &mut self,
+        observer: &mut Observer,
+        target: TargetId,
+        read: &[(PathBuf, String, Properties)],
+    ) {
+        let Some(watched) = observer.roster.get(target) else { return };
         let released = self.ledger.pinned().filter_map(|action| {
             let place = place_in(watched, action)?;
             let sequence = action.state.end()?.oldest_snapshot_sequence?;
@@ -96,7 +101,7 @@ impl Engine {
                 "the snapshot that kept a range's tombstones has been released"
             );
             let effects = self.ledger.forgive(&place);
-            self.carry_out(effects);
+            self.carry_out(observer, effects);
         }
     }
 }

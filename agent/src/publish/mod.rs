@@ -1,25 +1,38 @@
 //! From what the engine knows to what the outside may see. Keys are redacted here unless the policy says
 //! otherwise; behind this line nobody has to remember to do it.
 
-use super::Engine;
-use super::action_view::{action_view, step_view};
-use crate::observe::Watched;
+mod action_view;
+
+use crate::act::Actor;
+use crate::observe::{Observer, Watched};
 use crate::snapshot::{
     AgentView, PlanStepView, PlanView, ProbePriceView, RANGES_PUBLISHED_MAX, RangeView, RefusalView,
     Snapshot, StateView, TargetView,
 };
+use action_view::{action_view, step_view};
 use sexton_probe::governor::ProbePrices;
 use sexton_tuner::plan::{Action, Plan};
 use sexton_tuner::policy::KeyDisplay;
-use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
 use sexton_tuner::run::ActionKind;
 use sexton_tuner::schedule::io_budget_at;
 use sexton_tuner::words;
+use std::path::Path;
 
-impl Engine {
+/// All that is known now.
+pub struct Known<'a> {
+    pub observer: &'a Observer,
+    pub actor: &'a Actor,
+    pub plan: &'a Plan,
+    pub cycles: u64,
+    /// Where the policy came from, and why the last good one is in force and not what is there.
+    pub policy_path: Option<&'a Path>,
+    pub policy_trouble: Option<&'a str>,
+}
+
+impl Known<'_> {
     /// Everything the outside may know now.
-    pub(super) fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> Snapshot {
         let now = jiff::Timestamp::now();
         let policy = &self.observer.policy;
         let budget = io_budget_at(policy, now);
@@ -28,35 +41,31 @@ impl Engine {
             agent: AgentView {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 cycles: self.cycles,
-                policy: self.options.policy_path.as_ref().map(|path| path.display().to_string()),
-                policy_trouble: self.policy_trouble(),
+                policy: self.policy_path.map(|path| path.display().to_string()),
+                policy_trouble: self.policy_trouble.map(str::to_owned),
                 off_peak: policy.off_peak.as_ref().is_some_and(|off_peak| off_peak.is_open(now)),
                 budget_bytes_per_second: budget.rate.bytes_per_second(),
                 probe_prices: self.probe_prices(),
                 workers_left_behind: self.observer.roster.left_behind(),
                 state: self.state_view(),
-                events_told: self.history.events().counts(),
+                events_told: self.actor.journal.events().counts(),
             },
             targets: self.target_views(),
             ranges: self.range_views(),
             plan: self.plan_view(),
             actions: self
-                .history
-                .listed(&self.ledger)
+                .actor
+                .journal
+                .listed(&self.actor.ledger)
                 .map(|listed| action_view(listed, policy.keys))
                 .collect(),
-            action_counts: self.history.counts(&self.ledger),
-            events: self.history.events().events(),
+            action_counts: self.actor.journal.counts(&self.actor.ledger),
+            events: self.actor.journal.events().events(),
         }
     }
 
-    fn policy_trouble(&self) -> Option<String> {
-        let watch = self.policy_watch.as_ref()?;
-        watch.trouble().map(|trouble| trouble.reason().to_owned())
-    }
-
     fn state_view(&self) -> StateView {
-        let state = self.history.events().state();
+        let state = self.actor.journal.events().state();
         StateView {
             directory: state.directory().map(|directory| directory.display().to_string()),
             is_writable: state.trouble().is_none(),
@@ -92,7 +101,7 @@ impl Engine {
     }
 
     fn plan_view(&self) -> PlanView {
-        let Plan { budget_bytes, cost_bytes, actions, refusals, .. } = &self.plan;
+        let Plan { budget_bytes, cost_bytes, actions, refusals, .. } = self.plan;
         PlanView {
             budget_bytes: *budget_bytes,
             cost_bytes: *cost_bytes,
@@ -113,7 +122,9 @@ impl Engine {
     fn step_view(&self, action: &Action) -> PlanStepView {
         let view = step_view(&ActionKind::from(action.clone()), self.observer.policy.keys);
         match action {
-            Action::CompactRange(compact) => PlanStepView { commands: self.commands_for(compact), ..view },
+            Action::CompactRange(compact) => {
+                PlanStepView { commands: self.actor.commands_for(self.observer, compact), ..view }
+            }
             _ => view,
         }
     }
@@ -145,10 +156,4 @@ fn range_view(range: &RangeAssessment, keys: KeyDisplay) -> RangeView {
         relief_per_byte: range.relief_per_byte,
         reason: range.reason.clone(),
     }
-}
-
-/// A range as the policy allows it to be shown.
-pub fn shown_range(range: &KeyRange, keys: KeyDisplay) -> String {
-    let end = range.end.as_ref().map_or_else(|| "end".to_owned(), |end| words::key(end, keys));
-    format!("[{}, {end})", words::key(&range.begin, keys))
 }

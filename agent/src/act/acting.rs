@@ -1,6 +1,5 @@
 //! Actions under way, as the loop has them: what the ledger does not know of them.
 
-use super::Engine;
 use crate::observe::Watched;
 use crate::session::Baseline;
 use sexton_inspect::facts::TargetId;
@@ -84,23 +83,5 @@ impl Part {
     /// Whether it will not be begun any more.
     pub fn is_late(&self) -> bool {
         !self.is_begun && self.asked.elapsed() >= BEGIN_LIMIT
-    }
-}
-
-impl Engine {
-    /// Targets in which slices run: these have windows of their own.
-    pub(super) fn acted_on(&self) -> Vec<TargetId> {
-        self.acting.iter().filter(|acting| acting.is_slice()).map(|acting| acting.target).collect()
-    }
-
-    /// Keeps windows open on the targets in which slices run.
-    pub(super) fn keep_slice_windows(&mut self) {
-        for mut acting in std::mem::take(&mut self.acting) {
-            let is_slice = acting.is_slice();
-            if let Some(part) = acting.part.as_mut().filter(|_| is_slice) {
-                self.observer.keep_slice_window(acting.target, &mut part.window_wanted);
-            }
-            self.acting.push(acting);
-        }
     }
 }

@@ -1,56 +1,43 @@
 //! Restoring throttles: by the policy's commands as they were when the value was changed, whatever has become
 //! of the policy, the target and the agent since.
 
-use super::Engine;
-use super::control::{Control, POLL_INTERVAL};
+use super::Actor;
+use crate::observe::Observer;
 use sexton_execute::{ExecuteError, JobOutcome, ThrottleTask};
 use sexton_inspect::facts::ProcessId;
 use sexton_inspect::process::is_alive;
 use sexton_journal::{ThrottleKey, clock};
 use sexton_tuner::run::{KeptSetting, SettingEvent, SettingKind};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tracing::warn;
 
-/// How long the agent's end may be put off by commands that restore throttles: a pod is given 30 seconds to
-/// end. What is not restored by then is restored by the next agent.
-const END_TIME_LIMIT: Duration = Duration::from_secs(20);
-
-impl Engine {
+impl Actor {
     /// Has the throttles restored that are not wanted any more, and forgets those whose process has ended.
-    pub(super) fn restore_throttles(&mut self) {
-        self.step_settings(&SettingEvent::Gone, |kept| is_throttle(kept) && !is_alive(&kept.process));
-        let processes: Vec<ProcessId> =
-            self.observer.roster.watched.iter().map(|it| it.target.process).collect();
+    pub fn restore_throttles(&mut self, observer: &mut Observer) {
+        self.step_settings(observer, &SettingEvent::Gone, |kept| {
+            is_throttle(kept) && !is_alive(&kept.process)
+        });
+        let processes: Vec<ProcessId> = observer.roster.watched.iter().map(|it| it.target.process).collect();
         let unwatched = SettingEvent::Unwanted("its target is not watched any more");
-        self.step_settings(&unwatched, |kept| {
+        self.step_settings(observer, &unwatched, |kept| {
             is_throttle(kept) && kept.is_restorable() && !processes.contains(&kept.process)
         });
         let now = clock::now();
         let due =
             self.ledger.settings().iter().filter(|kept| is_throttle(kept) && kept.is_to_be_restored(now));
         for kept in due.cloned().collect::<Vec<_>>() {
-            self.restore_throttle(&kept);
+            self.restore_throttle(observer, &kept);
         }
     }
 
-    /// Waits until the throttles are restored, as far as there is time at the agent's end.
-    pub(super) fn await_restored_throttles(&mut self, since: Instant, control: &mut Control) {
-        while !self.commanded.is_empty() && since.elapsed() < END_TIME_LIMIT {
-            self.turn(control, POLL_INTERVAL);
-        }
-        for kept in self.ledger.settings().iter().filter(|kept| is_throttle(kept) && kept.is_restorable()) {
-            warn!(target = kept.target, throttle = kept.setting.name, "left to the next agent to restore");
-        }
-    }
-
-    fn restore_throttle(&mut self, kept: &KeptSetting) {
+    fn restore_throttle(&mut self, observer: &mut Observer, kept: &KeptSetting) {
         let (Some(value), Some(commands)) = (kept.restore.clone(), kept.commands.clone()) else { return };
-        if self.commanded.values().any(|action| *action == kept.action) {
+        if self.restorations.throttles.values().any(|action| *action == kept.action) {
             return;
         }
         if value == kept.wanted {
             let restored = SettingEvent::Restored(Some(&value));
-            return self.step_settings(&restored, |other| other.action == kept.action);
+            return self.step_settings(observer, &restored, |other| other.action == kept.action);
         }
         let task = ThrottleTask {
             process: kept.process,
@@ -60,33 +47,42 @@ impl Engine {
             only_from: Some(kept.wanted.clone()),
             time_limit: commands.timeout.duration(),
         };
-        if let Some(number) = self.commands.start(task) {
-            self.commanded.insert(number, kept.action);
-            self.throttles.entry(name_of(kept)).or_default().is_being_restored = true;
+        if let Some(number) = self.restorations.commands.start(task) {
+            self.restorations.throttles.insert(number, kept.action);
+            self.throttles.known.entry(name_of(kept)).or_default().is_being_restored = true;
         }
     }
 
     /// A command has ended.
-    pub(super) fn take_commanded(&mut self, number: u64, result: Result<JobOutcome, ExecuteError>) {
-        if self.commands.end(number) {
+    pub fn take_commanded(
+        &mut self,
+        observer: &mut Observer,
+        number: u64,
+        result: Result<JobOutcome, ExecuteError>,
+    ) {
+        if self.restorations.commands.end(number) {
             let value = result.map(|outcome| outcome.value).map_err(|error| error.to_string());
-            self.end_restoring(number, value);
+            self.end_restoring(observer, number, value);
         }
     }
 
     /// Gives up the commands that have missed their deadline.
-    pub(super) fn give_up_late_commands(&mut self) {
-        for number in self.commands.expire(Instant::now()) {
-            self.end_restoring(number, Err("its command cannot be started, or cannot be stopped".to_owned()));
+    pub fn give_up_late_commands(&mut self, observer: &mut Observer) {
+        for number in self.restorations.commands.expire(Instant::now()) {
+            self.end_restoring(
+                observer,
+                number,
+                Err("its command cannot be started, or cannot be stopped".to_owned()),
+            );
         }
     }
 
-    fn end_restoring(&mut self, number: u64, value: Result<Option<String>, String>) {
-        let Some(action) = self.commanded.remove(&number) else { return };
+    fn end_restoring(&mut self, observer: &mut Observer, number: u64, value: Result<Option<String>, String>) {
+        let Some(action) = self.restorations.throttles.remove(&number) else { return };
         let kept = self.ledger.settings().iter().find(|kept| kept.action == action).cloned();
         let Some(kept) = kept else { return };
         let name = name_of(&kept);
-        let mut known = self.throttles.remove(&name).unwrap_or_default();
+        let mut known = self.throttles.known.remove(&name).unwrap_or_default();
         known.is_being_restored = false;
         let event = match &value {
             Ok(value) => {
@@ -94,7 +90,7 @@ impl Engine {
                     known.take_read(value, jiff::Timestamp::now());
                 }
                 let key = ThrottleKey { process: kept.process, target: name.0.clone(), name: name.1.clone() };
-                self.history.keep_throttle(&key, &known);
+                self.journal.keep_throttle(&key, &known);
                 SettingEvent::Restored(value.as_deref())
             }
             Err(reason) => {
@@ -103,8 +99,8 @@ impl Engine {
                 SettingEvent::NotRestored
             }
         };
-        self.step_settings(&event, |other| other.action == action);
-        self.throttles.insert(name, known);
+        self.step_settings(observer, &event, |other| other.action == action);
+        self.throttles.known.insert(name, known);
     }
 }
 

@@ -5,9 +5,10 @@
 //! then that there is one. What is in force is read from the database's own OPTIONS file, never assumed:
 //! somebody else may have set it meanwhile.
 
-use super::{Control, Engine};
-use crate::observe::Watched;
-use crate::session::{Access, Answer, OPTION_LIMIT, PROBE_LIMIT, Session, ValueInForce, note};
+use super::Actor;
+use super::place::{note_value, watched_of};
+use crate::observe::{Observer, Watched};
+use crate::session::{Access, Answer, OPTION_LIMIT, Session, ValueInForce};
 use sexton_hook_protocol::limits::LEASE_RENEWAL_INTERVAL;
 use sexton_journal::clock;
 use sexton_tuner::policy::{ExecutorKind, Mode, Policy, RemedyKind};
@@ -15,77 +16,90 @@ use sexton_tuner::run::{KeptSetting, KeptState, SettingEvent, SettingKind};
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
-/// How long the agent's end may be put off by targets that do not answer: their hooks put the options back.
-const END_TIME_LIMIT: Duration = Duration::from_secs(10);
-
 /// How long a session is waited for that restores a setting: one that was given up, or whose target stands
 /// still, does not say so.
 const RESTORE_LIMIT: Duration = Duration::from_secs(2 * OPTION_LIMIT.as_secs());
 
-impl Engine {
+impl Actor {
     /// Keeps the settings that are wanted, and restores the others, when it is time.
-    pub(super) fn tend_settings(&mut self) {
-        let is_due = self.settings_tended.is_none_or(|at| at.elapsed() >= LEASE_RENEWAL_INTERVAL);
+    pub fn tend_settings(&mut self, observer: &mut Observer) {
+        let is_due = self.restorations.tended.is_none_or(|at| at.elapsed() >= LEASE_RENEWAL_INTERVAL);
         if !is_due || self.ledger.settings().is_empty() {
             return;
         }
-        self.settings_tended = Some(Instant::now());
-        self.keep_settings();
-        self.restore_unwanted();
-        self.restore_throttles();
+        self.restorations.tended = Some(Instant::now());
+        self.keep_settings(observer);
+        self.restore_unwanted(observer);
+        self.restore_throttles(observer);
     }
 
     /// The policy is about to change: restores what the next one does not allow.
-    pub(super) fn restore_for(&mut self, policy: &Policy) {
+    pub fn restore_for(&mut self, observer: &mut Observer, policy: &Policy) {
         let allowed = |watched: &Watched, kept: &KeptSetting| is_allowed(policy, watched, kept);
-        let (roster, ledger) = (&self.observer.roster, &mut self.ledger);
+        let (roster, ledger) = (&observer.roster, &mut self.ledger);
         let unwanted = SettingEvent::Unwanted("the policy does not allow it any more");
         let effects = ledger.step_settings(&unwanted, clock::now(), |kept| {
             let watched = roster.watched.iter().find(|watched| watched.target.name == kept.target);
             watched.is_some_and(|watched| !allowed(watched, kept))
         });
-        self.carry_out(effects);
-        self.restore_unwanted();
-        self.restore_throttles();
+        self.carry_out(observer, effects);
+        self.restore_unwanted(observer);
+        self.restore_throttles(observer);
     }
 
-    /// The agent ends: restores everything, as far as the targets answer in time.
-    pub(super) fn restore_all(&mut self, control: &mut Control) {
-        self.step_settings(&SettingEvent::Unwanted("the agent ends"), KeptSetting::is_restorable);
-        let now = Instant::now();
-        self.restore_throttles();
+    /// The agent ends: begins to restore everything.
+    pub fn restore_all(&mut self, observer: &mut Observer) {
+        self.step_settings(observer, &SettingEvent::Unwanted("the agent ends"), KeptSetting::is_restorable);
+        self.restore_throttles(observer);
         for kept in self.ledger.settings().to_vec() {
-            self.restore(&kept);
+            self.restore(observer, &kept);
         }
-        while !self.restoring.is_empty() && now.elapsed() < END_TIME_LIMIT {
-            self.turn(control, super::control::POLL_INTERVAL);
+    }
+
+    /// Whether the agent's end, which has taken so long, is still put off by what is being restored.
+    pub fn awaits_restored(&self, since: Duration) -> bool {
+        self.restorations.are_awaited(since)
+    }
+
+    /// Tells what is left to others to restore.
+    pub fn tell_unrestored(&self) {
+        for kept in self.ledger.settings() {
+            let (target, setting) = (&kept.target, &kept.setting.name);
+            match kept.setting.kind {
+                SettingKind::Option { .. } => warn!(target, setting, "left to the hook to put back"),
+                SettingKind::Throttle if kept.is_restorable() => {
+                    warn!(target, throttle = setting, "left to the next agent to restore");
+                }
+                SettingKind::Throttle | SettingKind::PerfLevel => {}
+            }
         }
-        for kept in self.ledger.settings().iter().filter(|kept| is_option(kept)) {
-            warn!(target = kept.target, setting = kept.setting.name, "left to the hook to put back");
-        }
-        self.await_restored_throttles(now, control);
     }
 
     /// Something has happened to the settings for which `is_it` holds.
-    pub(super) fn step_settings(&mut self, event: &SettingEvent<'_>, is_it: impl Fn(&KeptSetting) -> bool) {
+    pub fn step_settings(
+        &mut self,
+        observer: &mut Observer,
+        event: &SettingEvent<'_>,
+        is_it: impl Fn(&KeptSetting) -> bool,
+    ) {
         let effects = self.ledger.step_settings(event, clock::now(), is_it);
-        self.carry_out(effects);
+        self.carry_out(observer, effects);
     }
 
     /// Tells the hooks that this agent is still there, and asks whether its settings are, too.
-    fn keep_settings(&mut self) {
+    fn keep_settings(&mut self, observer: &mut Observer) {
         let names: Vec<String> =
-            self.observer.roster.watched.iter().map(|watched| watched.target.name.clone()).collect();
+            observer.roster.watched.iter().map(|watched| watched.target.name.clone()).collect();
         let gone = SettingEvent::Unwanted("its process has gone");
-        self.step_settings(&gone, |kept| is_option(kept) && !names.contains(&kept.target));
-        for watched in &mut self.observer.roster.watched {
+        self.step_settings(observer, &gone, |kept| is_option(kept) && !names.contains(&kept.target));
+        for watched in &mut observer.roster.watched {
             let name = &watched.target.name;
             let is_kept = |kept: &&KeptSetting| {
                 is_option(kept) && kept.state == KeptState::InForce && kept.target == *name
             };
             let kept: Vec<KeptSetting> = self.ledger.settings().iter().filter(is_kept).cloned().collect();
             if !kept.is_empty() {
-                watched.ask(&self.observer.post, "the options that are set", OPTION_LIMIT, move |session| {
+                watched.ask(&observer.post, "the options that are set", OPTION_LIMIT, move |session| {
                     Answer::LostSettings(session.lost_options(kept).unwrap_or_default())
                 });
             }
@@ -94,13 +108,13 @@ impl Engine {
 
     /// Settings that the hook does not know of any more: it has restored them when it had not heard of the
     /// agent for too long, or their database was closed.
-    pub(super) fn take_lost(&mut self, lost: Vec<(KeptSetting, ValueInForce)>) {
+    pub fn take_lost(&mut self, observer: &mut Observer, lost: Vec<(KeptSetting, ValueInForce)>) {
         for (kept, value) in lost {
             match value {
                 Ok(value) => {
-                    self.note_in_force(&kept, value.as_ref().or(kept.restore.as_ref()));
+                    note_in_force(observer, &kept, value.as_ref().or(kept.restore.as_ref()));
                     let lost = SettingEvent::Lost(value.as_deref());
-                    self.step_settings(&lost, |other| {
+                    self.step_settings(observer, &lost, |other| {
                         other.action == kept.action && other.state == KeptState::InForce
                     });
                 }
@@ -110,21 +124,21 @@ impl Engine {
     }
 
     /// Restores what is not wanted; what cannot be restored now is tried again later.
-    fn restore_unwanted(&mut self) {
+    fn restore_unwanted(&mut self, observer: &mut Observer) {
         let now = clock::now();
         let due = self.ledger.settings().iter().filter(|kept| kept.is_to_be_restored(now));
         for kept in due.cloned().collect::<Vec<_>>() {
-            self.restore(&kept);
+            self.restore(observer, &kept);
         }
     }
 
-    fn restore(&mut self, kept: &KeptSetting) {
-        self.restoring.retain(|_, since| since.elapsed() < RESTORE_LIMIT);
-        if !is_option(kept) || self.restoring.contains_key(&kept.action) {
+    fn restore(&mut self, observer: &mut Observer, kept: &KeptSetting) {
+        self.restorations.options.retain(|_, since| since.elapsed() < RESTORE_LIMIT);
+        if !is_option(kept) || self.restorations.options.contains_key(&kept.action) {
             return;
         }
-        let post = self.observer.post.clone();
-        let Some(watched) = self.watched_of(kept) else { return };
+        let post = observer.post.clone();
+        let Some(watched) = watched_of(observer, kept) else { return };
         let access = Access::of(&watched.entry, watched.mode);
         let wanted = kept.clone();
         let restore = move |session: &mut Session| {
@@ -132,16 +146,16 @@ impl Engine {
             Answer::Restored { kept: Box::new(wanted), value }
         };
         if watched.ask(&post, "restoring a setting", OPTION_LIMIT, restore) {
-            self.restoring.insert(kept.action, Instant::now());
+            self.restorations.options.insert(kept.action, Instant::now());
         }
     }
 
     /// A session has tried to restore a setting.
-    pub(super) fn take_restored(&mut self, kept: &KeptSetting, value: &ValueInForce) {
-        self.restoring.remove(&kept.action);
+    pub fn take_restored(&mut self, observer: &mut Observer, kept: &KeptSetting, value: &ValueInForce) {
+        self.restorations.options.remove(&kept.action);
         let event = match value {
             Ok(value) => {
-                self.note_in_force(kept, value.as_ref());
+                note_in_force(observer, kept, value.as_ref());
                 SettingEvent::Restored(value.as_deref())
             }
             Err(reason) => {
@@ -149,25 +163,7 @@ impl Engine {
                 SettingEvent::NotRestored
             }
         };
-        self.step_settings(&event, |other| other.action == kept.action);
-    }
-
-    fn note_in_force(&mut self, kept: &KeptSetting, value: Option<&String>) {
-        if let (Some(watched), Some(value)) = (self.watched_of(kept), value) {
-            note_value(watched, kept, value);
-        }
-    }
-
-    /// The target that has the setting's database open: the process of then, or another one.
-    pub(super) fn watched_of(&mut self, kept: &KeptSetting) -> Option<&mut Watched> {
-        let has_it = |watched: &Watched| {
-            let mut databases = watched.target.databases.iter();
-            databases.any(|database| Some(database.identity()) == kept.database)
-        };
-        let watched = &mut self.observer.roster.watched;
-        let same_process = watched.iter().position(|it| it.target.process == kept.process && has_it(it));
-        let at = same_process.or_else(|| watched.iter().position(has_it))?;
-        watched.get_mut(at)
+        self.step_settings(observer, &event, |other| other.action == kept.action);
     }
 }
 
@@ -196,12 +192,8 @@ fn is_allowed(policy: &Policy, watched: &Watched, kept: &KeptSetting) -> bool {
     })
 }
 
-/// Notes a value as the next OPTIONS file will have it.
-pub fn note_value(watched: &mut Watched, kept: &KeptSetting, value: &str) {
-    let families = kept.database.as_ref().and_then(|database| watched.options.get_mut(&database.path));
-    note(families, kept, value);
-    let (kept, value) = (kept.clone(), value.to_owned());
-    watched.worker.ask("noting an option's value", PROBE_LIMIT, move |session: &mut Session| {
-        session.note_value(&kept, &value);
-    });
+fn note_in_force(observer: &mut Observer, kept: &KeptSetting, value: Option<&String>) {
+    if let (Some(watched), Some(value)) = (watched_of(observer, kept), value) {
+        note_value(watched, kept, value);
+    }
 }
