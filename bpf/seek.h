@@ -430,7 +430,7 @@ settle(struct event *event)
 	struct sexton_thread *thread = event->thread;
 	struct sexton_operation *operation;
 	struct sexton_counters delta;
-	bool is_ambiguous = false;
+	bool is_ambiguous = false, is_paused;
 	__u64 charged;
 
 	/* Set to zero in a way that no probe saw: at least what stood there at the last event is gone. */
@@ -442,7 +442,8 @@ settle(struct event *event)
 	delta.block_read_bytes = event->now.block_read_bytes - thread->boundary.block_read_bytes;
 	delta.block_cache_hits = event->now.block_cache_hits - thread->boundary.block_cache_hits;
 	thread->boundary = event->now;
-	if (thread->pause != event->pause) {
+	is_paused = thread->pause != event->pause;
+	if (is_paused) {
 		thread->pause = event->pause;
 		forget_iterators(thread);
 	}
@@ -452,6 +453,8 @@ settle(struct event *event)
 	operation = find_operation(event->id.slot, charged);
 	if (!operation) {
 		add_counters(&event->totals->unowned, &delta);
+		if (is_paused)
+			add_counters(&event->totals->paused, &delta);
 		return;
 	}
 	add_counters(thread->active ? &operation->seek : &operation->scan, &delta);
@@ -533,14 +536,46 @@ estimate_scan(struct event *event, struct sexton_operation *operation)
 	ADD(event->totals->attributed.tombstones_skipped, count);
 }
 
-/* Ends an operation: counted, and recorded when it was painful. One from before a pause ended nobody knows when
+/* Operations like this one that a record of it stands for; 0 where there is nothing to record. The sums of what records
+ * stand for are those of all operations, but for chance, wherever the operations were and however small. A weight is a
+ * whole number, rounded down, so that sums are whole too: of two operations that are nearly large enough for a record of
+ * their own each gets one. */
+static __always_inline __u64
+weight_of(const struct sexton_recipe *recipe, __u64 tombstones, __u64 block_reads)
+{
+	__u64 weight = ~0ULL, of_reads;
+
+	if (!recipe->tombstones_per_record)
+		return 1;
+	if (!(tombstones | block_reads))
+		return 0;
+	if (tombstones)
+		weight = recipe->tombstones_per_record / tombstones;
+	if (block_reads) {
+		of_reads = recipe->block_reads_per_record / block_reads;
+		if (of_reads < weight)
+			weight = of_reads;
+	}
+	if (weight > SEXTON_WEIGHT_MAX)
+		return 0;
+	return weight ? weight : 1;
+}
+
+/* Whether an operation is chosen that would stand for so many. */
+static __always_inline bool
+is_chosen(__u64 weight)
+{
+	return weight == 1 || (weight && bpf_get_prandom_u32() % (__u32)weight == 0);
+}
+
+/* Ends an operation: counted, and recorded where it is chosen for that. One from before a pause ended nobody knows when
  * and where. */
 static __always_inline void
 finish(struct event *event, struct sexton_operation *operation)
 {
 	struct sexton_iterator_id id = { .iterator = operation->iterator, .slot = event->id.slot };
 	bool is_known = operation->pause == event->pause;
-	__u64 tombstones, block_reads;
+	__u64 tombstones, block_reads, weight;
 
 	operation->end_ns = is_known ? bpf_ktime_get_ns() : operation->return_ns;
 	if (is_known)
@@ -548,9 +583,10 @@ finish(struct event *event, struct sexton_operation *operation)
 	tombstones = operation->seek.tombstones_skipped + operation->scan.tombstones_skipped;
 	block_reads = operation->seek.block_reads + operation->scan.block_reads;
 	ADD(event->totals->operations, 1);
-	if (tombstones >= event->recipe->tombstones_painful ||
-	    block_reads >= event->recipe->block_reads_painful) {
-		ADD(event->totals->operations_painful, 1);
+	weight = weight_of(event->recipe, tombstones, block_reads);
+	if (is_chosen(weight)) {
+		ADD(event->totals->operations_recorded, 1);
+		operation->weight = weight;
 		if (is_known)
 			read_end_key(event, operation);
 		if (bpf_ringbuf_output(&sexton_records, operation, sizeof(*operation), 0))

@@ -34,6 +34,10 @@
 /* Iterators of all targets that are open at the same time in a window. */
 #define SEXTON_ITERATORS_MAX 32768
 
+/* Most operations that one record may stand for: smaller ones that would stand for more are not recorded, and
+ * show only in the sums. */
+#define SEXTON_WEIGHT_MAX (1 << 20)
+
 /* Iterators of one thread that are positioned at the same time and told apart. A merge or a join has two or three;
  * of more, those positioned the longest ago are no longer asked whether they have moved. */
 #define SEXTON_POSITIONED_MAX 4
@@ -46,7 +50,7 @@
  * (nine minutes). */
 #define SEXTON_LATENCY_BUCKETS 40
 
-/* Bytes of the ring buffer of painful operations: some 14,000 records between two drains. */
+/* Bytes of the ring buffer of recorded operations: some 8,000 records between two drains. */
 #define SEXTON_RECORDS_BYTES (4 * 1024 * 1024)
 
 /* Bytes of the ring buffer of ended threads: some 8,000 between two readings. */
@@ -105,9 +109,10 @@ struct sexton_recipe {
 	unsigned long long perf_context_offset;
 	/* Offset of rocksdb::perf_level in the block, or SEXTON_OFFSET_ABSENT. */
 	unsigned long long perf_level_offset;
-	/* From here an operation is painful and gets a record of its own. */
-	unsigned long long tombstones_painful;
-	unsigned long long block_reads_painful;
+	/* An operation of so many gets a record of its own; of the smaller ones so many together get one. 0: each
+	 * operation does. */
+	unsigned long long tombstones_per_record;
+	unsigned long long block_reads_per_record;
 	/* Offset in perf_context of {block_cache_hit_count, block_read_count, block_read_byte}. */
 	unsigned int block_counters_offset;
 	/* Offset in perf_context of {internal_key_skipped_count, internal_delete_skipped_count}. */
@@ -168,7 +173,7 @@ struct sexton_fetches {
 };
 
 /* One iterator operation: a positioning call and the scan after it. In the map while it runs, in the
- * ring buffer once it has ended and was painful. */
+ * ring buffer once it has ended and was chosen for a record. */
 struct sexton_operation {
 	struct sexton_counters seek;
 	struct sexton_counters scan;
@@ -201,7 +206,8 @@ struct sexton_operation {
 	/* Whether its tombstones are an estimate: the internal keys of all kinds that the calls which were seen
 	 * have stepped over. */
 	unsigned int is_estimated;
-	unsigned int padding;
+	/* Operations like it that its record stands for: one over the probability with which it was chosen. */
+	unsigned int weight;
 	/* The iterator's own count at the return of the positioning call. */
 	unsigned long long keys_skipped_at_return;
 	/* Keys that the iterator had stepped over, by its own count of all its calls, when the thread was last looked
@@ -311,13 +317,16 @@ struct sexton_totals {
 	/* Stood in threads' counters when the program set them to zero: charged by then, or counted before the
 	 * window, but no longer to be read. */
 	struct sexton_counters discarded;
+	/* The part of unowned that was counted around pauses: nobody saw whose it was. */
+	struct sexton_counters paused;
 	unsigned long long operations;
-	unsigned long long operations_painful;
+	/* Operations that were chosen for a record. */
+	unsigned long long operations_recorded;
 	/* Operations whose tombstones are an estimate. */
 	unsigned long long operations_estimated;
 	/* Reads of blocks that were timed. */
 	unsigned long long block_reads_timed;
-	/* Painful records that did not fit into the ring buffer. */
+	/* Those of them whose record did not fit into the ring buffer. */
 	unsigned long long records_lost;
 	/* Times a counter or a key could not be read. */
 	unsigned long long read_failures;
@@ -325,7 +334,7 @@ struct sexton_totals {
 	unsigned long long map_full;
 	/* By enum sexton_site. */
 	struct sexton_site_hits sites[SEXTON_SITES_MAX];
-	/* Positioning calls by latency, painful or not. */
+	/* Positioning calls by latency, recorded or not. */
 	unsigned long long seek_histogram[SEXTON_LATENCY_BUCKETS];
 	/* Reads from a file for operations, by latency: those of compactions are not among them. */
 	unsigned long long block_read_histogram[SEXTON_LATENCY_BUCKETS];
@@ -387,7 +396,7 @@ SEXTON_ASSERT_SIZE(struct sexton_fetches, 24);
 SEXTON_ASSERT_SIZE(struct sexton_learnt, 8);
 SEXTON_ASSERT_SIZE(struct sexton_file_id, 16);
 SEXTON_ASSERT_SIZE(struct sexton_file, 408);
-SEXTON_ASSERT_SIZE(struct sexton_totals, 1072);
+SEXTON_ASSERT_SIZE(struct sexton_totals, 1112);
 SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 88);
 SEXTON_ASSERT_SIZE(struct sexton_process_event, 16);
 _Static_assert(SEXTON_SITES <= SEXTON_SITES_MAX, "every site has room");

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 use sexton_journal::{ActionCounts, Event};
 use sexton_tuner::evidence::Counters;
+use sexton_tuner::unplaced::Unplaced;
 use std::collections::BTreeMap;
 
 pub use sexton_journal::{ACTIONS_PUBLISHED_MAX, EVENTS_PUBLISHED_MAX};
@@ -102,7 +103,8 @@ pub struct TargetView {
     /// Part of the totals that windows attributed to operations.
     pub attributed: Counters,
     pub operations: u64,
-    pub operations_painful: u64,
+    /// Those of them that were chosen for a record: large ones, and a sample of small ones.
+    pub operations_recorded: u64,
     /// Operations whose tombstones are an estimate: RocksDB's counters stand still, and the iterator's own
     /// count of what its last call stepped over, keys of all kinds, was taken instead.
     pub operations_estimated: u64,
@@ -130,6 +132,9 @@ pub struct TargetView {
     pub perf_level_raised_threads: u32,
     /// Seek pain of all its ranges, seconds of reader time lost per second.
     pub pain_seconds_per_second: f64,
+    /// Seek pain that is in none of its ranges, because nobody saw where it lies.
+    #[serde(default)]
+    pub unplaced: Unplaced,
     /// SST files that readers waited for longest in the last window, at most [`HOT_FILES_MAX`].
     pub hot_files: Vec<FileView>,
     /// Whether a hook answers inside the target.

@@ -20,6 +20,7 @@ pub mod musl_host;
 pub mod options_file;
 pub mod process;
 pub mod python_readers;
+pub mod small_lists;
 pub mod state;
 pub mod static_host;
 pub mod steady_seeks;

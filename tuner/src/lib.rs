@@ -18,8 +18,10 @@ pub mod verify;
 pub mod words;
 
 pub use facts::{comparator, evidence, heat, key, latency, lineage, options, range};
-pub use limits::{attention, back_off, charge, daily, governor, guard, price_correction, schedule, throttle};
-pub use loss::relief;
+pub use limits::{
+    attention, back_off, charge, daily, governor, guard, price_correction, sampling, schedule, throttle,
+};
+pub use loss::{relief, unplaced};
 pub use lsm::{cost, replaced, rest, share};
 pub use plan::{ends, reprice, slice};
 

@@ -5,8 +5,8 @@
 use jiff::Timestamp;
 use proptest::prelude::*;
 use sexton_tuner::evidence::{
-    BlockFetches, Counters, MemtableDeletions, Observation, PastAction, SeekKind, SentinelInterval, SstFile,
-    Window,
+    BlockFetches, Counters, EventCosts, MemtableDeletions, Observation, PastAction, SeekKind,
+    SentinelInterval, SstFile, Window,
 };
 use sexton_tuner::lineage::Lineage;
 use sexton_tuner::options::{ColumnFamilyOptions, CompactionStyle};
@@ -99,6 +99,7 @@ prop_compose! {
         scan_elapsed_ns in prop_oneof![4 => 0u64..1 << 34, 1 => any::<u64>()],
         block_fetches in fetches(),
         estimated in prop::bool::weighted(0.1),
+        weight in prop_oneof![4 => Just(1u64), 4 => 1u64..1000, 1 => any::<u64>()],
     ) -> Observation {
         Observation {
             column_family,
@@ -112,6 +113,7 @@ prop_compose! {
             block_fetches,
             estimated,
             ambiguous: false,
+            weight,
         }
     }
 }
@@ -170,7 +172,7 @@ prop_compose! {
     fn evidence()(
         database in prop_oneof![Just("/one"), Just("/two")],
         duration_ns in prop_oneof![8 => 1_000_000u64..1 << 34, 1 => 1u64..=u64::MAX],
-        operations_painful in count(),
+        operations_recorded in count(),
         attributed in counters(),
         sentinel_ns in count(),
         in_sentinel in counters(),
@@ -189,7 +191,7 @@ prop_compose! {
             database: database.to_owned(),
             is_read_only,
             lineage,
-            window: Window { duration_ns, operations_painful, attributed, ..Window::default() },
+            window: Window { duration_ns, operations_recorded, attributed, ..Window::default() },
             sentinel: SentinelInterval { duration_ns: sentinel_ns, counters: in_sentinel },
             observations,
             files,
@@ -239,7 +241,7 @@ fn in_one_process(databases: &[Evidence], lost: u64, pace: u64) -> Vec<Evidence>
     let mut window = Window { duration_ns: 1_000_000_000, ..Window::default() };
     for database in databases {
         let recorded = database.observations.len() as u64;
-        window.operations_painful += recorded * (1 + lost);
+        window.operations_recorded += recorded * (1 + lost);
         window.records_lost += recorded * lost;
         for operation in &database.observations {
             let tombstones_skipped = 1 + operation.total().tombstones_skipped % 100_000;
@@ -351,6 +353,30 @@ proptest! {
             }
             before = now;
         }
+    }
+
+    /// A record that stands for several operations is as good as a record of each of them.
+    #[test]
+    fn a_weight_is_as_many_operations(
+        mut evidence in evidence(),
+        weights in proptest::collection::vec(1u64..6, 30),
+    ) {
+        // What is learnt of prices is learnt of records, whatever they stand for.
+        evidence.costs = Some(EventCosts::default());
+        let mut repeated = evidence.clone();
+        repeated.observations.clear();
+        for (operation, weight) in evidence.observations.iter_mut().zip(weights) {
+            // Longer than this a row is not believed, however it came about.
+            operation.seek_latency_ns %= 1 << 40;
+            operation.scan_elapsed_ns %= 1 << 40;
+            let once = Observation { weight: 1, ..operation.clone() };
+            repeated.observations.extend((0..weight).map(|_| once.clone()));
+            operation.weight = weight;
+        }
+        let policy = Policy::parse(POLICY).unwrap();
+        let target = policy.targets.first().unwrap();
+        let assessed = |seen: &Evidence| assess(seen, &families(seen), target, &policy).unwrap();
+        prop_assert_eq!(assessed(&evidence), assessed(&repeated));
     }
 
     #[test]

@@ -148,7 +148,7 @@ const REFUSED: &[Refused] = &[
     ("thresholds: { pain: 0ms/s }", 1, 21, "hurt nobody", "5ms/s"),
     ("thresholds: { density: 1.5 }", 1, 24, "not a share", "0 to 1"),
     ("thresholds: { density: .nan }", 1, 24, "not a share", "0 to 1"),
-    ("thresholds: { tombstones_per_operation: 0 }", 1, 41, "painful", "at least 1"),
+    ("thresholds: { tombstones_per_operation: 0 }", 1, 41, "recorded", "at least 1"),
     ("thresholds: { tombstones_per_operation: -1 }", 1, 41, "invalid", "expected kind"),
     ("guards: { target_age: 1m }", 1, 11, "unknown field", "called `process_uptime_min` now"),
     ("max_slice_bytes: 64MiB", 1, 1, "unknown field", "called `slice_bytes_max` now"),

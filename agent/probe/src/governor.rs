@@ -210,7 +210,7 @@ fn measure(windows: &mut Windows) -> Result<Measurement, ProbeError> {
     // Every entry takes one, so the programs follow the calls of one measurement and skip those of the next.
     let credit = Measured::CALLS * FUNCTIONS_PER_CALL;
     let unattached = windows.prepare_at(CALIBRATION_SLOT, recipe(&subject), module, sites, credit)?;
-    let window = windows.arm_from(unattached.attach()?, Counters::default())?;
+    let window = windows.arm_from(unattached.attach()?, Counters::default(), std::time::Instant::now())?;
     let measured = Measured::of(&subject).and_then(|followed| Ok((followed, Measured::of(&subject)?)));
     let hits = windows.hits(&window);
     windows.abandon(window)?;
@@ -266,9 +266,9 @@ fn recipe(subject: &Subject) -> sexton_recipe {
         static_offset: subject.counters.wrapping_sub(subject.thread_pointer) as i64,
         has_perf_context: 1,
         perf_level_offset: SEXTON_OFFSET_ABSENT as u64,
-        // Nobody's operation is painful: what a record costs is not part of the price, for records are rare.
-        tombstones_painful: u64::MAX,
-        block_reads_painful: u64::MAX,
+        // Nobody's operation is recorded: what a record costs is not part of the price, for records are rare.
+        tombstones_per_record: u64::MAX,
+        block_reads_per_record: u64::MAX,
         skip_counters_offset: Subject::SKIP_COUNTERS_OFFSET,
         db_iter_offset: Subject::DB_ITER_OFFSET,
         process_id: std::process::id(),

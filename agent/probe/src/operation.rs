@@ -1,4 +1,4 @@
-//! One painful operation, from the kernel's record to the tuner's observation.
+//! One recorded operation, from the kernel's record to the tuner's observation.
 
 use super::abi::{
     SEXTON_KEY_BYTES_MAX, SEXTON_SEEK_FOR_PREV, SEXTON_SEEK_TO_FIRST, SEXTON_SEEK_TO_LAST, sexton_operation,
@@ -11,7 +11,7 @@ use sexton_tuner::key::Key;
 /// than that.
 const AMBIGUOUS_SHARE: u64 = 10;
 
-/// A painful operation with the addresses that say whose it is.
+/// A recorded operation with the addresses that say whose it is.
 #[derive(Clone, Debug)]
 pub struct Operation {
     /// Database and handle are 0 when the iterator's creation was not seen.
@@ -50,6 +50,7 @@ impl Operation {
                 block_fetches: raw.fetches.into(),
                 estimated: raw.is_estimated != 0,
                 ambiguous: is_ambiguous(raw),
+                weight: u64::from(raw.weight.max(1)),
             },
         }
     }

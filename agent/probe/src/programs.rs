@@ -53,7 +53,7 @@ pub struct Placement {
 }
 
 impl Programs {
-    /// Loads the programs for `mechanism`; nothing is armed. `take` is given each record of a painful
+    /// Loads the programs for `mechanism`; nothing is armed. `take` is given each record of an
     /// operation, while [`Programs::poll`] runs.
     pub fn load(
         loader: Loader,

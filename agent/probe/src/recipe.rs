@@ -2,14 +2,40 @@
 
 use super::{Credit, ProbeError, abi};
 use sexton_inspect::facts::{CountSource, Target, TlsRecipe};
+use sexton_tuner::sampling::Sampling;
 
-/// From where an operation is painful enough for a record of its own.
+/// How large an operation is that gets a record of its own. Of smaller ones so many together get one as make
+/// that size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
-    /// Tombstones skipped by one operation, its scan included.
+    /// Tombstones skipped by one operation, its scan included; 0 records every operation.
     pub tombstones_per_operation: u64,
     /// Blocks read by one operation, its scan included.
     pub block_reads_per_operation: u64,
+}
+
+impl Thresholds {
+    /// Those that a recipe has.
+    pub(super) fn of(recipe: &abi::sexton_recipe) -> Thresholds {
+        Thresholds {
+            tombstones_per_operation: recipe.tombstones_per_record,
+            block_reads_per_operation: recipe.block_reads_per_record,
+        }
+    }
+
+    /// Those that records come by now, where these are what is begun with.
+    pub(super) fn scaled(self, sampling: Sampling) -> Thresholds {
+        Thresholds {
+            tombstones_per_operation: sampling.scaled(self.tombstones_per_operation),
+            block_reads_per_operation: sampling.scaled(self.block_reads_per_operation),
+        }
+    }
+
+    /// Has a recipe record by them.
+    pub(super) fn put_into(self, recipe: &mut abi::sexton_recipe) {
+        recipe.tombstones_per_record = self.tombstones_per_operation;
+        recipe.block_reads_per_record = self.block_reads_per_operation;
+    }
 }
 
 /// The recipe of a target. Where its threads have no counters, one that estimates from the iterators' own
@@ -31,8 +57,8 @@ pub fn recipe(
         }
     };
     Ok(abi::sexton_recipe {
-        tombstones_painful: thresholds.tombstones_per_operation,
-        block_reads_painful: thresholds.block_reads_per_operation,
+        tombstones_per_record: thresholds.tombstones_per_operation,
+        block_reads_per_record: thresholds.block_reads_per_operation,
         db_iter_offset: module.db_iter_offset.unwrap_or(0),
         current_key_offset: module.current_key_offset.unwrap_or(0),
         keys_skipped_offset,

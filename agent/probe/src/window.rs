@@ -18,8 +18,8 @@
 //! up to its last event only.
 
 use super::abi::{
-    Record, SEXTON_FETCH_FILE_UNKNOWN, sexton_counters, sexton_file, sexton_operation, sexton_recipe,
-    sexton_thread, sexton_totals,
+    Record, SEXTON_FETCH_FILE_UNKNOWN, SEXTON_WEIGHT_MAX, sexton_counters, sexton_file, sexton_operation,
+    sexton_recipe, sexton_thread, sexton_totals,
 };
 use super::account::ThreadKey;
 use super::operation::Operation;
@@ -30,12 +30,14 @@ use super::{Credit, Loader, Mechanism, ProbeError, SentinelReading, Slot, Totals
 use sexton_inspect::facts::{Target, TargetId};
 use sexton_tuner::evidence::{BlockFetches, Counters, Window};
 use sexton_tuner::latency::{Latencies, LatencyHistogram};
+use sexton_tuner::sampling::{RECORDS_MANY, Sampling};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Painful operations kept of one window: more than a ranking needs, and an end to the memory. The
+/// Recorded operations kept of one window: more than a ranking needs, and an end to the memory. The
 /// others are counted as lost, and the tuner scales by that.
 pub const OPERATIONS_KEPT_MAX: usize = 50_000;
 
@@ -55,6 +57,8 @@ pub struct Windows {
     learnt_for: HashMap<Slot, Learner>,
     /// Where the `BlockFetcher` of each slot's target has its file.
     file_offsets: HashMap<Slot, u32>,
+    /// How small an operation of each slot's target may be to be recorded.
+    sampling: HashMap<Slot, Sampling>,
 }
 
 /// A target and where its module lies: after an exec of the same program only the latter differs.
@@ -78,7 +82,9 @@ pub struct OpenWindow {
     prepared: Prepared,
     opened: Instant,
     armed_ns: u64,
-    opening: Counters,
+    opening: Opening,
+    /// Records after which the size was last changed from which on operations are recorded.
+    records_at_change: u64,
     /// `None` once they have been stopped.
     probes: Option<Probes>,
 }
@@ -106,10 +112,18 @@ pub struct Stopped {
     _probes: Option<Probes>,
 }
 
+/// What stood in the target's counters just before its window opened, and when.
+struct Opening {
+    standing: Counters,
+    at: Instant,
+}
+
 /// What is known of a window before it opens.
 struct Prepared {
     slot: Slot,
     recipe: sexton_recipe,
+    /// What the recipe's were scaled from.
+    thresholds: Thresholds,
     sites: Vec<PlacedSite>,
     granted_ns: u64,
     totals_before: sexton_totals,
@@ -130,7 +144,7 @@ pub struct FileFetches {
 pub struct WindowResult {
     /// How the probes were armed.
     pub mechanism: Mechanism,
-    /// Painful operations, in the order they ended, at most [`OPERATIONS_KEPT_MAX`].
+    /// Recorded operations, in the order they ended, at most [`OPERATIONS_KEPT_MAX`].
     pub operations: Vec<Operation>,
     /// Files that blocks were read from.
     pub files: Vec<FileFetches>,
@@ -139,7 +153,7 @@ pub struct WindowResult {
     pub totals_by: TotalsBy,
     /// Counted in threads the probes saw, but outside any known operation.
     pub unowned: Counters,
-    /// What operations waited for, painful or not.
+    /// What operations waited for, recorded or not.
     pub latencies: Latencies,
     /// How often the probes fired.
     pub probe_cost: ProbeHits,
@@ -169,7 +183,8 @@ impl Windows {
         let records = RecordQueue::default();
         let queue = Arc::clone(&records);
         let programs = Programs::load(loader, mechanism, move |bytes| locked(&queue).take(bytes))?;
-        Ok(Windows { programs, records, learnt_for: HashMap::new(), file_offsets: HashMap::new() })
+        let (learnt_for, file_offsets, sampling) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Ok(Windows { programs, records, learnt_for, file_offsets, sampling })
     }
 
     pub fn mechanism(&self) -> Mechanism {
@@ -186,16 +201,19 @@ impl Windows {
         credit: &Credit,
     ) -> Result<Unattached, ProbeError> {
         let pid = target.process.pid;
-        let mut recipe = recipe(target, thresholds, credit)?;
         let sites = placed_sites(&target.module.sites);
         if !target.module.sites.has_a_seek() {
             return Err(ProbeError::NoSites { pid, reason: "no function of DBIter was found" });
         }
         self.keep_learnt_offsets_of(target, slot)?;
+        let sampling = self.sampling.get(&slot).copied().unwrap_or_default();
+        let mut recipe = recipe(target, thresholds.scaled(sampling), credit)?;
         if let Some(offset) = self.file_offsets.get(&slot) {
             recipe.fetch_file_offset = *offset;
         }
-        self.prepare_at(slot, recipe, target.module.path_from_agent.clone(), sites, credit.granted_ns)
+        let module = target.module.path_from_agent.clone();
+        let unattached = self.prepare_at(slot, recipe, module, sites, credit.granted_ns)?;
+        Ok(Unattached { prepared: Prepared { thresholds, ..unattached.prepared }, ..unattached })
     }
 
     /// Prepares a window at these sites of a module, whatever it is.
@@ -210,26 +228,35 @@ impl Windows {
         self.forget(slot)?;
         let totals_before = self.programs.totals(slot)?;
         let (probes, placement) = self.programs.claim(slot, recipe.process_id, module, sites.clone())?;
-        let prepared = Prepared { slot, recipe, sites, granted_ns, totals_before };
+        let thresholds = Thresholds::of(&recipe);
+        let prepared = Prepared { slot, recipe, thresholds, sites, granted_ns, totals_before };
         Ok(Unattached { prepared, probes, placement })
     }
 
     /// Opens a window whose probes are all in their places: the credit is granted now, and all sites are
     /// followed from the same moment on. `opening` is the sentinel's reading from just before.
     pub fn arm(&mut self, attached: Attached, opening: &SentinelReading) -> Result<OpenWindow, ProbeError> {
-        self.arm_from(attached, opening.standing)
+        self.arm_from(attached, opening.standing, opening.at)
     }
 
     pub(super) fn arm_from(
         &mut self,
         attached: Attached,
-        opening: Counters,
+        standing: Counters,
+        at: Instant,
     ) -> Result<OpenWindow, ProbeError> {
         let Attached { prepared, probes } = attached;
         self.programs.reset_spending(prepared.slot)?;
         self.programs.set_granted(prepared.slot, prepared.granted_ns)?;
         self.programs.write_recipe(prepared.slot, &prepared.recipe)?;
-        Ok(OpenWindow { prepared, opened: Instant::now(), armed_ns: 0, opening, probes: Some(probes) })
+        Ok(OpenWindow {
+            prepared,
+            opened: Instant::now(),
+            armed_ns: 0,
+            opening: Opening { standing, at },
+            records_at_change: 0,
+            probes: Some(probes),
+        })
     }
 
     /// Prepares a window, puts its probes into the target and opens it, all in the calling thread.
@@ -249,6 +276,21 @@ impl Windows {
     /// Takes what has come in so far, so that the ring buffer does not run full in a long window.
     pub fn poll(&mut self) -> Result<(), ProbeError> {
         self.programs.poll()
+    }
+
+    /// Takes fewer records from now on where an open window has had many.
+    pub fn limit_records(&mut self, window: &mut OpenWindow) -> Result<(), ProbeError> {
+        let OpenWindow { prepared, records_at_change, probes, .. } = window;
+        let totals = self.programs.totals(prepared.slot)?;
+        let records = totals.operations_recorded.wrapping_sub(prepared.totals_before.operations_recorded);
+        if probes.is_none() || records.saturating_sub(*records_at_change) < RECORDS_MANY {
+            return Ok(());
+        }
+        *records_at_change = records;
+        let sampling = self.sampling.entry(prepared.slot).or_default();
+        sampling.raise();
+        prepared.thresholds.scaled(*sampling).put_into(&mut prepared.recipe);
+        self.programs.write_recipe(prepared.slot, &prepared.recipe)
     }
 
     /// Grants an open window `more_ns` nanoseconds of probe cost.
@@ -357,36 +399,40 @@ impl Windows {
         let threads = self.programs.threads(window.prepared.slot)?;
         let settled = settle(&threads, pause, &mut open, settling);
         let mut records = locked(&self.records).take_of(window.prepared.slot);
-        let ended_painful = totals.operations_painful;
-        let mut still_open_painful = 0;
+        let mut operations_recorded = totals.operations_recorded;
         let operations_open = open.len() as u64;
-        for mut operation in open.into_values() {
-            // One from before the last pause ended nobody knows when.
-            operation.end_ns = if operation.pause == pause { closed_ns } else { operation.return_ns };
-            if is_painful(&operation, &window.prepared.recipe) {
-                still_open_painful += 1;
-                records.operations.push(operation);
-            }
-        }
+        let still_open = recorded_of_open(open, &window.prepared.recipe, (pause, closed_ns));
+        operations_recorded += still_open.len() as u64;
+        records.operations.extend(still_open);
         let files = self.files(&window)?;
         self.forget(window.prepared.slot)?;
-        let attributed = Counters::from(totals.attributed).plus(settled);
+        self.sampling.entry(window.prepared.slot).or_default().note_window(operations_recorded);
+        let attributed = Counters::from(totals.attributed).plus(settled.attributed);
         let by_probes = attributed.plus(totals.unowned.into());
+        let paused = settled.paused.plus(totals.paused.into());
+        let standing = settling.standing.plus(totals.discarded.into());
+        let while_open = match closing.totals_by {
+            TotalsBy::Sentinel => window.share_of_time_open(standing, settling.at, duration_ns),
+            TotalsBy::Windows => by_probes,
+        };
+        let operations: Vec<Operation> = records.operations.iter().map(Operation::from_record).collect();
         Ok(WindowResult {
             mechanism: self.mechanism(),
             files,
             window: Window {
                 duration_ns,
                 operations: totals.operations + operations_open,
-                operations_painful: ended_painful + still_open_painful,
+                operations_recorded,
                 records_lost: totals.records_lost + records.dropped,
                 attributed,
+                recorded: recorded(&operations),
+                followed: while_open.minus(paused).at_least(attributed),
                 total: match closing.totals_by {
                     // What the probes counted was counted, even where a thread ended unread.
                     TotalsBy::Sentinel => closing
                         .standing
                         .plus(totals.discarded.into())
-                        .minus(window.opening)
+                        .minus(window.opening.standing)
                         .at_least(by_probes),
                     TotalsBy::Windows => by_probes,
                 },
@@ -400,7 +446,7 @@ impl Windows {
             threads: threads.into_iter().map(|(id, thread)| (id, thread.start_boot_ns)).collect(),
             read_failures: totals.read_failures,
             map_full: totals.map_full,
-            operations: records.operations.iter().map(Operation::from_record).collect(),
+            operations,
         })
     }
 
@@ -431,6 +477,7 @@ impl Windows {
         if self.learnt_for.get(&slot) != Some(&learner) {
             self.programs.forget_learnt_offsets(slot)?;
             self.file_offsets.remove(&slot);
+            self.sampling.remove(&slot);
             self.learnt_for.insert(slot, learner);
         }
         Ok(())
@@ -460,6 +507,13 @@ impl Unattached {
 impl OpenWindow {
     pub fn slot(&self) -> Slot {
         self.prepared.slot
+    }
+
+    /// What was counted while the programs followed. The readings lie some time before and after that: what
+    /// was counted between them is shared out by time.
+    fn share_of_time_open(&self, standing: Counters, at: Instant, open_ns: u64) -> Counters {
+        let between_ns = at.saturating_duration_since(self.opening.at).as_nanos();
+        standing.minus(self.opening.standing).share(u128::from(open_ns), between_ns)
     }
 
     /// The programs follow nothing any more. The first call counts, and gives the probes.
@@ -544,6 +598,15 @@ impl Records {
     }
 }
 
+/// What was counted after the last events of threads.
+#[derive(Default)]
+struct Settled {
+    /// Charged to the operations that are still open.
+    attributed: Counters,
+    /// Counted around a pause.
+    paused: Counters,
+}
+
 /// Charges what was counted after each thread's last event, up to the settling reading. A thread that
 /// has had an event since that reading has its boundary behind it: nothing is left to charge. Of one whose
 /// last event was before the last pause it is not known whose it is.
@@ -552,16 +615,17 @@ fn settle(
     pause: u64,
     open: &mut HashMap<u64, sexton_operation>,
     settling: &SentinelReading,
-) -> Counters {
-    let mut settled = Counters::default();
+) -> Settled {
+    let mut settled = Settled::default();
     for (thread_id, thread) in threads {
-        if thread.pause != pause {
-            continue;
-        }
         let Some(work) = settling.by_thread.get(&(*thread_id, thread.start_boot_ns)) else { continue };
         let (now, boundary) = (work.counters, Counters::from(thread.boundary));
         // Set to zero since its last event, in a way that no probe saw: all of it was counted since.
         let delta = if now.fell_below(boundary) { now } else { now.minus(boundary) };
+        if thread.pause != pause {
+            settled.paused = settled.paused.plus(delta);
+            continue;
+        }
         let in_seek = thread.active != 0;
         let charged = if in_seek { thread.active } else { thread.owner };
         // Which of them has moved since then is not asked: the process may have gone on, or have gone.
@@ -570,7 +634,7 @@ fn settle(
         let Some(operation) = open.get_mut(&charged) else { continue };
         let part = if in_seek { &mut operation.seek } else { &mut operation.scan };
         *part = raw(Counters::from(*part).plus(delta));
-        settled = settled.plus(delta);
+        settled.attributed = settled.attributed.plus(delta);
         if !in_seek && is_one_of_several {
             operation.tombstones_ambiguous += delta.tombstones_skipped;
         }
@@ -585,9 +649,42 @@ fn latencies(totals: &sexton_totals) -> Latencies {
     }
 }
 
-fn is_painful(operation: &sexton_operation, recipe: &sexton_recipe) -> bool {
+/// The operations that are still open and that are recorded.
+fn recorded_of_open(
+    open: HashMap<u64, sexton_operation>,
+    recipe: &sexton_recipe,
+    (pause, closed_ns): (u64, u64),
+) -> Vec<sexton_operation> {
+    let ended = open.into_values().map(|operation| sexton_operation {
+        // One from before the last pause ended nobody knows when.
+        end_ns: if operation.pause == pause { closed_ns } else { operation.return_ns },
+        ..operation
+    });
+    ended.filter_map(|mut operation| is_chosen(&mut operation, recipe).then_some(operation)).collect()
+}
+
+/// Whether an operation that is still open is recorded, as the programs decide it of those that end; it is
+/// told how many it stands for.
+fn is_chosen(operation: &mut sexton_operation, recipe: &sexton_recipe) -> bool {
     let total = Counters::from(operation.seek).plus(operation.scan.into());
-    total.tombstones_skipped >= recipe.tombstones_painful || total.block_reads >= recipe.block_reads_painful
+    let of_tombstones = recipe.tombstones_per_record.checked_div(total.tombstones_skipped);
+    let of_reads = recipe.block_reads_per_record.checked_div(total.block_reads);
+    let Some(weight) = of_tombstones.into_iter().chain(of_reads).min() else {
+        operation.weight = 1;
+        return recipe.tombstones_per_record == 0;
+    };
+    // A hasher has keys of its own each time: a number that nothing else depends on.
+    let number = || RandomState::new().build_hasher().finish();
+    operation.weight = u32::try_from(weight.max(1)).unwrap_or(u32::MAX);
+    weight <= 1 || weight <= u64::from(SEXTON_WEIGHT_MAX) && number() % weight == 0
+}
+
+/// What the records stand for.
+fn recorded(operations: &[Operation]) -> Counters {
+    operations
+        .iter()
+        .map(|operation| operation.observation.weighted())
+        .fold(Counters::default(), Counters::plus)
 }
 
 fn raw(counters: Counters) -> sexton_counters {

@@ -48,10 +48,11 @@ pub struct ObserveArguments {
     /// Go on until the process ends, at most --seconds (then 3600 unless given).
     #[arg(long)]
     until_exit: bool,
-    /// Operations that skip at least this many tombstones are listed one by one.
+    /// Operations that skip at least this many tombstones are recorded one by one; of smaller ones one is
+    /// for so many tombstones.
     #[arg(long, default_value_t = 1_000)]
     tombstones_per_operation: u64,
-    /// Operations that read at least this many blocks are listed one by one.
+    /// The same for the blocks that they read.
     #[arg(long, default_value_t = 64)]
     block_reads_per_operation: u64,
     /// How to arm probes; by default the best way that the kernel has.
@@ -111,10 +112,11 @@ pub fn run(arguments: &ObserveArguments) -> Result<(), Failure> {
         "perf_level": opening.perf_level.or(closing.perf_level),
         "total": result.window.total,
         "attributed": result.window.attributed,
+        "recorded": result.window.recorded,
         "unattributed": result.unattributed(),
         "unowned": result.unowned,
         "operations": result.window.operations,
-        "operations_painful": result.window.operations_painful,
+        "operations_recorded": result.window.operations_recorded,
         "operations_estimated": result.window.operations_estimated,
         "records_lost": result.window.records_lost,
         "probe_hits": result.probe_cost.total(),
@@ -168,6 +170,7 @@ fn wait(
     while Instant::now() < until {
         std::thread::sleep(POLL_INTERVAL.min(until.saturating_duration_since(Instant::now())));
         windows.poll()?;
+        windows.limit_records(window)?;
         if interrupt.is_raised() || !is_alive(&target.process) {
             break;
         }
@@ -181,7 +184,7 @@ fn wait(
     Ok(names)
 }
 
-/// A painful operation, as it is printed: its keys redacted or whole.
+/// A recorded operation, as it is printed: its keys redacted or whole.
 #[derive(Serialize)]
 struct Shown {
     kind: SeekKind,
@@ -194,6 +197,8 @@ struct Shown {
     block_fetches: BlockFetches,
     estimated: bool,
     ambiguous: bool,
+    /// Operations like it that it stands for.
+    weight: u64,
     database: Option<PathBuf>,
     column_family: Option<String>,
 }
@@ -217,6 +222,7 @@ fn observations(target: &Target, result: &WindowResult, show_keys: bool) -> Vec<
                 block_fetches: seen.block_fetches,
                 estimated: seen.estimated,
                 ambiguous: seen.ambiguous,
+                weight: seen.weight,
                 database,
                 column_family,
             }
@@ -257,10 +263,11 @@ fn print_text(result: &WindowResult, files: &[FileShown<'_>], observations: &[Sh
     let whose = if *totals_by == TotalsBy::Windows { ", of the window only" } else { "" };
     println!("total         {}{whose}", counters(window.total));
     println!("attributed    {}", counters(window.attributed));
+    println!("recorded      {}", counters(window.recorded));
     println!("unattributed  {}", counters(result.unattributed()));
     println!(
-        "{} operations, {} of them painful, {} records lost",
-        window.operations, window.operations_painful, window.records_lost
+        "{} operations, {} of them recorded, {} records lost",
+        window.operations, window.operations_recorded, window.records_lost
     );
     if window.operations_estimated != 0 {
         println!(

@@ -3,11 +3,13 @@
 use crate::engine::{Engine, EngineOptions};
 use crate::failure::Failure;
 use crate::policy_file;
-use crate::snapshot::{PlanStepView, RefusalView};
+use crate::snapshot::{PlanStepView, RefusalView, TargetView};
 use crate::text::print_line;
 use clap::Args;
 use sexton_probe::Loader;
 use sexton_tuner::policy::{Mode, Policy};
+use sexton_tuner::unplaced::Unplaced;
+use sexton_tuner::words;
 use std::path::PathBuf;
 
 /// Arguments of `sexton plan`.
@@ -54,6 +56,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         snapshot.plan.cost_bytes,
         snapshot.plan.budget_bytes
     );
+    snapshot.targets.iter().filter_map(unplaced_in_words).for_each(print_line);
     for step in &snapshot.plan.steps {
         print_line(format_args!("{}", step_in_words(step)));
         print_line(format_args!("  {}", step.reason));
@@ -66,6 +69,25 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         print_line(format_args!("not {target} {database} {subject}: {reason} ({rule})"));
     }
     Ok(())
+}
+
+/// What readers of a target lose that no range is charged for; `None` where that is nothing.
+fn unplaced_in_words(target: &TargetView) -> Option<String> {
+    let Unplaced {
+        unrecorded_seconds_per_second: unrecorded,
+        unowned_tombstone_seconds_per_second: tombstones,
+        unowned_block_read_seconds_per_second: reads,
+    } = target.unplaced;
+    (unrecorded + tombstones + reads > 0.0).then(|| {
+        format!(
+            "{}: in no range are {} of operations too small for a record, {} of tombstones in no operation that was \
+             followed, {} of blocks read in none",
+            target.name,
+            words::pain(unrecorded),
+            words::pain(tombstones),
+            words::pain(reads),
+        )
+    })
 }
 
 fn step_in_words(step: &PlanStepView) -> String {

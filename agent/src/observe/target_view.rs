@@ -8,6 +8,7 @@ use sexton_probe::TotalsBy;
 use sexton_tuner::evidence::Evidence;
 use sexton_tuner::heat::{FileHeat, file_heat};
 use sexton_tuner::policy::Mode;
+use sexton_tuner::unplaced::Unplaced;
 
 impl Watched {
     /// What is missing now, the facts' gaps and those that show only at run time.
@@ -117,7 +118,7 @@ impl Watched {
             },
             attributed: self.sums.attributed,
             operations: self.sums.operations,
-            operations_painful: self.sums.operations_painful,
+            operations_recorded: self.sums.operations_recorded,
             operations_estimated: self.sums.operations_estimated,
             window_seconds: self.sums.window_ns as f64 / 1e9,
             windows: self.sums.windows,
@@ -131,6 +132,7 @@ impl Watched {
             block_read_seconds: self.sums.fetches.latency_ns as f64 / 1e9,
             perf_level_raised_threads: self.perf_level.raised_threads(),
             pain_seconds_per_second,
+            unplaced: Unplaced::of(&self.seen, &self.interval, &self.costs.costs()),
             hot_files: self.hot_files(),
             hook: self.hook.is_connected,
             guards: self.guards.view(),

@@ -14,7 +14,8 @@ use sexton_inspect::facts::{DatabaseDirectory, Gap, Target};
 use sexton_inspect::layout::check_invariants;
 use sexton_journal::EventKind;
 use sexton_probe::{OpenWindow, Sentinel, SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
-use sexton_tuner::evidence::{BlockFetches, Counters, Evidence, SentinelInterval};
+use sexton_tuner::attention::{IteratorReads, Seen};
+use sexton_tuner::evidence::{BlockFetches, Counters, Evidence, SentinelInterval, Window};
 use sexton_tuner::latency::Latencies;
 use sexton_tuner::lineage::Links;
 use sexton_tuner::options::ColumnFamilyOptions;
@@ -81,6 +82,10 @@ pub struct Watched {
     pub costs: CostFit,
     /// The same of each database by itself: what others lose changes nothing of what it is charged.
     pub database_costs: BTreeMap<PathBuf, CostFit>,
+    /// Which share of its block reads are its iterators'.
+    iterator_reads: IteratorReads,
+    /// The counts of its last window.
+    pub(super) seen: Window,
     /// Why the SST files of a database could not be read.
     pub files_gap: Option<Gap>,
     /// Whether the last window had to estimate.
@@ -152,7 +157,7 @@ pub(super) struct Sums {
     pub attributed: Counters,
     pub totals: Counters,
     pub operations: u64,
-    pub operations_painful: u64,
+    pub operations_recorded: u64,
     pub window_ns: u64,
     pub windows: u64,
     pub operations_estimated: u64,
@@ -198,6 +203,8 @@ impl Watched {
             latencies: Latencies::default(),
             costs: CostFit::default(),
             database_costs: BTreeMap::new(),
+            iterator_reads: IteratorReads::default(),
+            seen: Window::default(),
             files_gap: None,
             is_estimated: false,
             price_check: PriceCheck::default(),
@@ -404,10 +411,12 @@ impl Watched {
                 self.interval = SentinelInterval { duration_ns: window.duration_ns, counters: window.total };
             }
         }
+        self.iterator_reads.take(window);
+        self.seen = *window;
         self.sums.totals = self.sums.totals.plus(window.total);
         self.sums.attributed = self.sums.attributed.plus(window.attributed);
         self.sums.operations += window.operations;
-        self.sums.operations_painful += window.operations_painful;
+        self.sums.operations_recorded += window.operations_recorded;
         self.sums.window_ns += window.duration_ns;
         self.sums.windows += 1;
         self.sums.operations_estimated += window.operations_estimated;
@@ -429,7 +438,13 @@ impl Watched {
         self.last_window.map(|opened| u64::try_from(opened.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// The kernel's filter for this target.
+    /// What is known of it when it is decided whether to look at it.
+    pub fn what_was_seen(&self, since_window_ns: Option<u64>) -> Seen<'_> {
+        let (costs, iterator_reads) = (self.costs.costs(), self.iterator_reads);
+        Seen { interval: &self.interval, costs, iterator_reads, since_window_ns }
+    }
+
+    /// What the kernel is to record of this target at first.
     pub fn thresholds(&self, policy: &Policy) -> Thresholds {
         Thresholds {
             tombstones_per_operation: policy.thresholds.tombstones_per_operation,

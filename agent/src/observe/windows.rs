@@ -103,7 +103,7 @@ impl Observer {
                 watched.forget_observations();
             }
             let is_due = due.includes(&watched.target.name)
-                || wants_window(&watched.interval, since_window_ns(journal, watched), policy);
+                || wants_window(watched.what_was_seen(since_window_ns(journal, watched)), policy);
             let is_acted_on = acted_on.contains(&watched.target.id);
             let is_free = watched.worker.trouble().is_none() && !watched.awaits_evidence && !is_acted_on;
             if !is_due || !is_free || !watched.may_have_window() {
@@ -445,7 +445,7 @@ fn take_result(
     debug!(
         target = watched.target.name,
         operations = result.window.operations,
-        painful = result.window.operations_painful,
+        recorded = result.window.operations_recorded,
         hits = result.probe_cost.total(),
         learnt_cost_ns,
         "a window has closed"
@@ -468,6 +468,7 @@ fn account(
     spending: &mut Spending,
 ) -> Result<(), ProbeError> {
     spending.take_cost(prices.cost_ns(&windows.hits(window)?));
+    windows.limit_records(window)?;
     let more_ns = spending.available_ns().saturating_sub(windows.credit_ns(window)?);
     if more_ns > 0 {
         windows.grant(window, more_ns)?;

@@ -311,7 +311,7 @@ fn with_most_tombstones(observations: &[Observation], most: usize) -> Vec<String
     for observation in observations {
         let Some(name) = &observation.column_family else { continue };
         let sum = tombstones.entry(name).or_default();
-        *sum = sum.saturating_add(observation.total().tombstones_skipped);
+        *sum = sum.saturating_add(observation.weighted().tombstones_skipped);
     }
     let mut names: Vec<(&str, u64)> = tombstones.into_iter().collect();
     names.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
@@ -337,6 +337,7 @@ mod tests {
             block_fetches: BlockFetches::default(),
             estimated: false,
             ambiguous: false,
+            weight: 1,
         }
     }
 

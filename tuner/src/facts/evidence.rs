@@ -68,9 +68,30 @@ impl Counters {
         self.at_least(before) != self
     }
 
+    /// So many times as much, saturating.
+    pub fn times(self, factor: u64) -> Counters {
+        self.each(|count| count.saturating_mul(factor))
+    }
+
+    /// The share `part` of `whole`, rounded down, at most all of it; all of it where there is no whole.
+    pub fn share(self, part: u128, whole: u128) -> Counters {
+        let share = |count: u64| (u128::from(count) * part.min(whole)).checked_div(whole);
+        self.each(|count| share(count).and_then(|share| u64::try_from(share).ok()).unwrap_or(count))
+    }
+
     /// The greater of each pair.
     pub fn at_least(self, other: Counters) -> Counters {
         self.combine(other, u64::max)
+    }
+
+    fn each(self, of: impl Fn(u64) -> u64) -> Counters {
+        Counters {
+            tombstones_skipped: of(self.tombstones_skipped),
+            keys_skipped: of(self.keys_skipped),
+            block_reads: of(self.block_reads),
+            block_read_bytes: of(self.block_read_bytes),
+            block_cache_hits: of(self.block_cache_hits),
+        }
     }
 
     fn combine(self, other: Counters, with: fn(u64, u64) -> u64) -> Counters {
@@ -166,7 +187,7 @@ impl Default for EventCosts {
     }
 }
 
-/// One painful iterator operation: a seek and the scan (`Next`, `Prev`) that followed it.
+/// One recorded iterator operation: a seek and the scan (`Next`, `Prev`) that followed it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observation {
     /// Column family; `None` where the probes could not tell.
@@ -199,12 +220,24 @@ pub struct Observation {
     /// of the thread had moved.
     #[serde(default)]
     pub ambiguous: bool,
+    /// Operations like it that it stands for, itself among them: of small ones only a sample is recorded.
+    #[serde(default = "one")]
+    pub weight: u64,
+}
+
+fn one() -> u64 {
+    1
 }
 
 impl Observation {
     /// Counters of the seek and of the scan together.
     pub fn total(&self) -> Counters {
         self.seek.plus(self.scan)
+    }
+
+    /// Counters of all the operations that it stands for.
+    pub fn weighted(&self) -> Counters {
+        self.total().times(self.weight)
     }
 }
 
@@ -215,12 +248,20 @@ pub struct Window {
     pub duration_ns: u64,
     /// Operations that ended in the window, painless ones included.
     pub operations: u64,
-    /// Operations of these that were painful; each has an observation, or is among the lost ones.
-    pub operations_painful: u64,
-    /// Painful operations whose record did not fit into the ring buffer.
+    /// Operations that were chosen for a record; each has an observation, or is among the lost ones.
+    pub operations_recorded: u64,
+    /// Those of them whose record did not fit into the ring buffer.
     pub records_lost: u64,
-    /// Counted in operations, painful or not.
+    /// Counted in operations, recorded or not.
     pub attributed: Counters,
+    /// The part of it that the observations stand for, of all databases. It is an estimate: a little more or
+    /// less by chance.
+    #[serde(default)]
+    pub recorded: Counters,
+    /// Counted in the target's threads while the probes were followed, by operations and by whatever else.
+    /// 0: as much as was attributed.
+    #[serde(default)]
+    pub followed: Counters,
     /// Counted in the target's threads during the window, by the sentinel's two readings.
     pub total: Counters,
     /// Block reads that the probes timed, of all databases; `total` has those that were counted.
@@ -229,6 +270,13 @@ pub struct Window {
     /// Operations whose tombstones are an estimate; they are in `attributed` and in `total` as well.
     #[serde(default)]
     pub operations_estimated: u64,
+}
+
+impl Window {
+    /// Counted while the probes were followed, at least what was attributed.
+    pub fn followed(&self) -> Counters {
+        self.followed.at_least(self.attributed)
+    }
 }
 
 /// The sentinel's exact totals over an interval: no probe, all threads.
@@ -316,7 +364,7 @@ pub struct Evidence {
     pub window: Window,
     /// The sentinel's interval the window is extrapolated to, of the whole target.
     pub sentinel: SentinelInterval,
-    /// The window's painful operations in this database.
+    /// The window's recorded operations in this database.
     pub observations: Vec<Observation>,
     /// Live SST files of all column families.
     pub files: Vec<SstFile>,

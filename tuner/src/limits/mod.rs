@@ -8,5 +8,6 @@ pub mod governor;
 pub mod guard;
 pub mod price_correction;
 mod readings;
+pub mod sampling;
 pub mod schedule;
 pub mod throttle;

@@ -2,3 +2,4 @@
 
 pub(crate) mod read_time;
 pub mod relief;
+pub mod unplaced;

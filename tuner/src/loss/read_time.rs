@@ -13,7 +13,7 @@ const KEYS_PER_TOMBSTONE: f64 = 2.0;
 
 /// Longest time and most events taken from one operation: sums over a window cannot overflow, and one
 /// broken record cannot outweigh all others.
-const OPERATION_NS_MAX: u64 = 3_600_000_000_000;
+pub(crate) const OPERATION_NS_MAX: u64 = 3_600_000_000_000;
 const OPERATION_EVENTS_MAX: u64 = 1 << 40;
 
 /// Limits of the extrapolation from a window to the sentinel's interval. A window that saw less than a
@@ -121,7 +121,7 @@ pub(crate) fn events(operation: &Observation) -> Events {
 /// which database a record was that was lost, or what was counted while no window was open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
-    /// For painful operations whose record was lost, at least 1.
+    /// For operations whose record was lost, at least 1.
     pub lost_records: f64,
     /// From the window to the sentinel's interval.
     pub sentinel: f64,
@@ -129,18 +129,21 @@ pub struct Scale {
 
 impl Scale {
     /// From the counts of the whole target. How many of its records one of its databases has says nothing
-    /// about how many were lost.
+    /// about how many were lost. What the sentinel counted is compared with all that was counted while the
+    /// probes were followed, not with what operations own of it: the share that nobody owns is nobody's in
+    /// the sentinel's interval too.
     pub fn of(window: &Window, sentinel: &SentinelInterval) -> Scale {
-        let painful = window.operations_painful;
-        let recorded = painful.saturating_sub(window.records_lost).max(1);
-        let lost_records = (painful as f64 / recorded as f64).clamp(1.0, LOST_SCALE_MAX);
+        let chosen = window.operations_recorded;
+        let recorded = chosen.saturating_sub(window.records_lost).max(1);
+        let lost_records = (chosen as f64 / recorded as f64).clamp(1.0, LOST_SCALE_MAX);
+        let followed = window.followed();
         let rate = |count: u64, duration_ns: u64| count as f64 / duration_ns as f64;
         let ratio = |in_sentinel: u64, in_window: u64| {
             let known = in_window > 0 && sentinel.duration_ns > 0 && window.duration_ns > 0;
             known.then(|| rate(in_sentinel, sentinel.duration_ns) / rate(in_window, window.duration_ns))
         };
-        let tombstones = ratio(sentinel.counters.tombstones_skipped, window.attributed.tombstones_skipped);
-        let reads = || ratio(sentinel.counters.block_reads, window.attributed.block_reads);
+        let tombstones = ratio(sentinel.counters.tombstones_skipped, followed.tombstones_skipped);
+        let reads = || ratio(sentinel.counters.block_reads, followed.block_reads);
         let sentinel = tombstones.or_else(reads).unwrap_or(1.0).clamp(SENTINEL_SCALE.0, SENTINEL_SCALE.1);
         Scale { lost_records, sentinel }
     }
@@ -177,6 +180,7 @@ pub(crate) mod tests {
             block_fetches: BlockFetches::default(),
             estimated: false,
             ambiguous: false,
+            weight: 1,
         }
     }
 
@@ -262,7 +266,7 @@ pub(crate) mod tests {
         let attributed = Counters { tombstones_skipped: 100, ..Counters::default() };
         let window = Window {
             duration_ns: 1_000,
-            operations_painful: 20,
+            operations_recorded: 20,
             records_lost: 10,
             attributed,
             ..Window::default()
@@ -274,7 +278,7 @@ pub(crate) mod tests {
         assert!((scale.sentinel - 3.0).abs() < 1e-9);
         let nothing = Scale::of(&Window::default(), &SentinelInterval::default());
         assert_eq!(nothing.factor(), 1.0);
-        let all_lost = Window { operations_painful: 5_000, records_lost: 5_000, ..window };
+        let all_lost = Window { operations_recorded: 5_000, records_lost: 5_000, ..window };
         assert_eq!(Scale::of(&all_lost, &sentinel).lost_records, LOST_SCALE_MAX);
         let silent = SentinelInterval { duration_ns: 2_000, counters: Counters::default() };
         let none_lost = Window { records_lost: 0, ..window };
@@ -289,7 +293,7 @@ pub(crate) mod tests {
         let pain = |duration_ns: u64, operations: u64| {
             let attributed = counters(1_000 * operations);
             let window =
-                Window { duration_ns, operations_painful: operations, attributed, ..Window::default() };
+                Window { duration_ns, operations_recorded: operations, attributed, ..Window::default() };
             let lost_ns = EventCosts::default().loss(&operation((1_000, 0, 1_000_000), (0, 0, 0))).lost_ns;
             let factor = Scale::of(&window, &sentinel).factor();
             lost_ns as f64 * operations as f64 * factor / duration_ns as f64
@@ -308,7 +312,7 @@ pub(crate) mod tests {
             seek: (u64, u64, u64),
             scan: (u64, u64, u64),
             fetches: (u64, u64),
-            operations_painful: u64,
+            operations_recorded: u64,
             records_lost: u64,
         ) {
             let mut operation = operation(seek, scan);
@@ -323,7 +327,7 @@ pub(crate) mod tests {
             }
             let attributed = observations[0].seek;
             let duration_ns = seek.0;
-            let window = Window { duration_ns, operations_painful, records_lost, attributed, ..Window::default() };
+            let window = Window { duration_ns, operations_recorded, records_lost, attributed, ..Window::default() };
             let sentinel = SentinelInterval { duration_ns: scan.0, counters: observations[0].scan };
             prop_assert!(Scale::of(&window, &sentinel).factor().is_finite());
         }

@@ -21,8 +21,9 @@ const OPERATIONS_TAKEN_MAX: usize = 1000;
 /// Fewest operations that a price is learnt from.
 const OPERATIONS_TO_LEARN_FROM: f64 = 5.0;
 
-/// Fewest tombstones of a seek for its latency to tell the time per tombstone.
-const SEEK_TOMBSTONES_MIN: u64 = 1000;
+/// Fewest tombstones of a seek for its latency to tell the time per tombstone: beside 50 us of these what
+/// else a seek does is little.
+const SEEK_TOMBSTONES_MIN: u64 = 250;
 
 /// The same of a scan, whose time has the caller's own in it: that of a list of a hundred keys is little
 /// beside so many.

@@ -102,6 +102,7 @@ mod tests {
             block_fetches: BlockFetches::default(),
             estimated: false,
             ambiguous: false,
+            weight: 1,
         }
     }
 

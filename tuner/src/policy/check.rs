@@ -113,7 +113,7 @@ impl Checker<'_> {
             ("thresholds.tombstones_per_operation", thresholds.tombstones_per_operation),
             ("thresholds.block_reads_per_operation", thresholds.block_reads_per_operation),
         ] {
-            let message = "with 0 every operation would be painful";
+            let message = "with 0 every operation would be recorded";
             self.refuse_if(value == 0, path, message, "write at least 1")?;
         }
         self.refuse_if(

@@ -43,7 +43,7 @@ pub struct Policy {
     /// Which processes are watched; the first entry that matches decides. Default: every process that
     /// has a RocksDB.
     pub targets: Vec<TargetPolicy>,
-    /// From where on something counts as painful.
+    /// What is recorded, and from where on a range is acted on.
     pub thresholds: Thresholds,
     /// How often is looked, and for how long.
     #[serde(rename = "loop")]
@@ -135,13 +135,14 @@ pub enum Mode {
     Act,
 }
 
-/// From where on something counts as painful.
+/// What is recorded, and from where on a range is acted on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Thresholds {
-    /// Tombstones skipped by one operation from which on it is recorded. Default: 1000.
+    /// Tombstones of an operation that is recorded by itself; of smaller ones a sample is, so many tombstones
+    /// a record. The size follows the load from there on. Default: 1000.
     pub tombstones_per_operation: u64,
-    /// Block-cache misses of one operation from which on it is recorded. Default: 64.
+    /// The same for block-cache misses. Default: 64.
     pub block_reads_per_operation: u64,
     /// Least seek pain for a range to be acted on. Default: 5ms/s.
     pub pain: PainRate,

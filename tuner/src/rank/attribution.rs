@@ -72,7 +72,7 @@ impl<'a> ColumnFamily<'a> {
         rows.collect()
     }
 
-    /// One row per range in which the operation lost time; they add up to the operation.
+    /// One row per range in which the operation lost time; they add up to what the operation stands for.
     pub(crate) fn observation_shares(&self, operation: &Observation, loss: Loss) -> Vec<RangeRow> {
         let Events { tombstones, block_reads, block_cache_hits } = events(operation);
         let start = self.start(operation);
@@ -97,7 +97,7 @@ impl<'a> ColumnFamily<'a> {
                 0 => total,
                 all => portion(total, to, all) - portion(total, from, all),
             };
-            rows.push(RangeRow {
+            let row = RangeRow {
                 range: self.first_range.saturating_add(u32::try_from(index).unwrap_or(u32::MAX)),
                 operations: 1,
                 tombstones: end - taken,
@@ -111,7 +111,8 @@ impl<'a> ColumnFamily<'a> {
                 unexplained_ns: if tombstones == 0 { 0 } else { slice(loss.relief_ns, explained, end) },
                 block_read_ns: slice(loss.block_read_ns, taken, end),
                 share: Share::default(),
-            });
+            };
+            rows.push(row.times(operation.weight));
             taken = end;
         }
         rows
@@ -291,19 +292,23 @@ mod tests {
             bytes: 0,
             latency_ns,
         });
-        (kind, key(), end_key, counters(), counters(), latency_ns(), latency_ns(), fetches).prop_map(
-            |(kind, key, end_key, seek, scan, seek_latency_ns, scan_elapsed_ns, block_fetches)| Observation {
-                column_family: None,
-                kind,
-                key,
-                end_key,
-                seek,
-                scan,
-                seek_latency_ns,
-                scan_elapsed_ns,
-                block_fetches,
-                estimated: false,
-                ambiguous: false,
+        let weight = 1u64..1000;
+        (kind, key(), end_key, counters(), counters(), latency_ns(), latency_ns(), fetches, weight).prop_map(
+            |(kind, key, end_key, seek, scan, seek_latency_ns, scan_elapsed_ns, block_fetches, weight)| {
+                Observation {
+                    column_family: None,
+                    kind,
+                    key,
+                    end_key,
+                    seek,
+                    scan,
+                    seek_latency_ns,
+                    scan_elapsed_ns,
+                    block_fetches,
+                    estimated: false,
+                    ambiguous: false,
+                    weight,
+                }
             },
         )
     }
@@ -361,6 +366,7 @@ mod tests {
             block_fetches: BlockFetches::default(),
             estimated: false,
             ambiguous: false,
+            weight: 1,
         }
     }
 
@@ -410,25 +416,26 @@ mod tests {
             let loss = EventCosts::default().loss(&operation);
             let shares = family.observation_shares(&operation, loss);
             let sum = |value: fn(&RangeRow) -> u64| shares.iter().map(value).sum::<u64>();
-            let total = operation.total();
+            let (total, weight) = (operation.weighted(), operation.weight);
             prop_assert_eq!(sum(|share| share.tombstones), total.tombstones_skipped);
             prop_assert_eq!(sum(|share| share.block_reads), total.block_reads);
-            prop_assert_eq!(sum(|share| share.lost_ns), loss.lost_ns);
-            prop_assert_eq!(sum(|share| share.relief_ns + share.unexplained_ns), loss.relief_ns);
-            prop_assert_eq!(sum(|share| share.block_read_ns), loss.block_read_ns);
+            prop_assert_eq!(sum(|share| share.lost_ns), loss.lost_ns * weight);
+            prop_assert_eq!(sum(|share| share.relief_ns + share.unexplained_ns), loss.relief_ns * weight);
+            prop_assert_eq!(sum(|share| share.block_read_ns), loss.block_read_ns * weight);
             prop_assert_eq!(sum(|share| share.block_cache_hits), total.block_cache_hits);
             for share in &shares {
                 prop_assert!(share.memtable_tombstones + share.unexplained_tombstones <= share.tombstones);
-                prop_assert!(share.relief_ns + share.unexplained_ns <= share.lost_ns + 1);
+                prop_assert!(share.relief_ns + share.unexplained_ns <= share.lost_ns + weight);
                 prop_assert!(family.range(share.range).is_some());
             }
             // What RocksDB does not have in memtables is not looked for there.
             let known = deletions.map_or(0, MemtableDeletions::total);
-            prop_assert!(sum(|share| share.memtable_tombstones) <= known);
+            prop_assert!(sum(|share| share.memtable_tombstones) <= known * weight);
             let in_files: u64 = files.iter().map(|file| file.deletions).sum();
             // A file's share of each range is rounded up.
             let rounded = (files.len() * family.ranges.len()) as u64;
-            let left_over = total.tombstones_skipped.saturating_sub(in_files + known + rounded);
+            let in_places = (in_files + known + rounded) * weight;
+            let left_over = total.tombstones_skipped.saturating_sub(in_places);
             prop_assert!(sum(|share| share.unexplained_tombstones) >= left_over);
         }
     }

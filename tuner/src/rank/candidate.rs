@@ -88,7 +88,7 @@ fn hard_borders(input: &CandidateInput<'_>) -> BTreeSet<Key> {
     for observation in input.observations {
         if let Some(prefix) = rule.prefix_of(&observation.key) {
             let sum = tombstones.entry(prefix).or_default();
-            *sum = sum.saturating_add(observation.total().tombstones_skipped);
+            *sum = sum.saturating_add(observation.weighted().tombstones_skipped);
         }
     }
     let prefixes = with_most(tombstones, PREFIXES_MAX);
@@ -103,7 +103,7 @@ fn borders_around_ends(observations: &[&Observation], sst_borders: &[Key]) -> BT
     for observation in observations {
         let Some(end) = &observation.end_key else { continue };
         let sum = tombstones.entry(sst_borders.partition_point(|border| border <= end)).or_default();
-        *sum = sum.saturating_add(events(observation).tombstones);
+        *sum = sum.saturating_add(events(observation).tombstones.saturating_mul(observation.weight));
     }
     tombstones.retain(|_, sum| *sum > 0);
     let ends = with_most(tombstones, ENDS_MAX).into_iter();
@@ -235,6 +235,7 @@ mod tests {
             block_fetches: BlockFetches::default(),
             estimated: false,
             ambiguous: false,
+            weight: 1,
         }
     }
 

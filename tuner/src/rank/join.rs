@@ -34,6 +34,17 @@ pub struct RangeRow {
     pub share: Share,
 }
 
+impl RangeRow {
+    /// What so many operations come to that are all like this one; files are the same ones.
+    pub fn times(mut self, weight: u64) -> RangeRow {
+        for (_, field) in OPERATION_FIELDS {
+            let value = field(&mut self);
+            *value = value.saturating_mul(weight);
+        }
+        self
+    }
+}
+
 /// Most of one value that is believed: larger than any SST file and than anything of one operation, and sums
 /// over a million of them stay within 64 bits.
 const VALUE_MAX: u64 = 1 << 44;

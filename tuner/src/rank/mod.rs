@@ -54,7 +54,7 @@ pub struct RangeAssessment {
     #[serde(default)]
     pub ambiguous: bool,
     pub range: KeyRange,
-    /// Painful operations that lost time in it, per second.
+    /// Operations that lost time in it, per second.
     pub operations_per_second: f64,
     /// Tombstones skipped in it per such operation.
     pub tombstones_per_seek: f64,
@@ -234,7 +234,7 @@ impl<'a> Picture<'a> {
         for observation in observations {
             let loss = assessor.costs.loss(observation);
             let Events { tombstones, block_reads, block_cache_hits } = events(observation);
-            self.observation_shares.push(RangeRow {
+            let row = RangeRow {
                 range: number,
                 operations: 1,
                 tombstones,
@@ -248,7 +248,8 @@ impl<'a> Picture<'a> {
                 unexplained_ns: loss.relief_ns,
                 block_read_ns: loss.block_read_ns,
                 share: Share::default(),
-            });
+            };
+            self.observation_shares.push(row.times(observation.weight));
         }
         Some(number)
     }

@@ -4,8 +4,8 @@
 //! target om /om.db                                     begins one database's evidence
 //! open read_only  as its process has it open; it is read_write without that
 //! lineage derived it shares files with /om.db  or unknown, and why; its files are its own without that
-//! window 2s painful=220 tombstones=9k reads=7          more than recorded: lost records
-//! window 2s painful=220 lost=0                          of all databases of the target: so many were lost
+//! window 2s recorded=220 tombstones=9k reads=7         more than there are: lost records
+//! window 2s recorded=220 lost=0                         of all databases of the target: so many were lost
 //! sentinel 1s tombstones=900k reads=7                  without it: the same rate as the window
 //! cf keyTable                                          the lines that follow are about it; ? is unknown
 //! L6 [/v/b/000 .. /v/b/999] 64MiB entries=110k deletions=50k  linked, last: has a hard link elsewhere
@@ -15,11 +15,11 @@
 //! unseen no such directory                              the SST files cannot be seen, and why
 //! options num_levels=3 compaction_style=kCompactionStyleUniversal     as an OPTIONS file has them
 //! ```
-//! Numbers may end in k or M. Operations: seek, seek_for_prev, seek_to_first, seek_to_last; `then` is
-//! the scan. `hits=` are blocks found in the cache, `timed=8 fetched=2ms` says that eight of the operation's
-//! reads were timed and took 2 ms together; a last word `estimated` that the tombstones are an estimate. A
-//! past action is `helped` unless it is `pending` or `failed`, and a compaction unless it says `remedy=flush`
-//! or `remedy=options`.
+//! Numbers may end in k or M. Operations: seek, seek_for_prev, seek_to_first, seek_to_last; `then` is the
+//! scan, and `weight=20` says that each stands for 20. `hits=` are blocks found in the cache, `timed=8
+//! fetched=2ms` says that eight of the operation's reads were timed and took 2 ms together; a last word
+//! `estimated` that the tombstones are an estimate. A past action is `helped` unless it is `pending` or
+//! `failed`, and a compaction unless it says `remedy=flush` or `remedy=options`.
 
 use sexton_tuner::evidence::{
     BlockFetches, Counters, MemtableDeletions, Observation, PastAction, SeekKind, SentinelInterval, SstFile,
@@ -52,7 +52,7 @@ pub fn parse_picture(text: &str) -> Result<Vec<Evidence>, String> {
         match *first {
             "window" => {
                 evidence.window.duration_ns = fields.time(0)?;
-                evidence.window.operations_painful = fields.number("painful")?.unwrap_or(0);
+                evidence.window.operations_recorded = fields.number("recorded")?.unwrap_or(0);
                 evidence.window.attributed = fields.counters()?;
                 given.records_lost = fields.number("lost")?;
             }
@@ -130,11 +130,11 @@ struct Given {
 fn finish(evidence: Option<&mut Evidence>, given: &Given) {
     let Some(evidence) = evidence else { return };
     let window = &mut evidence.window;
-    window.operations_painful = window.operations_painful.max(evidence.observations.len() as u64);
-    let unrecorded = window.operations_painful - evidence.observations.len() as u64;
+    window.operations_recorded = window.operations_recorded.max(evidence.observations.len() as u64);
+    let unrecorded = window.operations_recorded - evidence.observations.len() as u64;
     window.records_lost = given.records_lost.unwrap_or(unrecorded);
     if window.attributed == Counters::default() {
-        let totals = evidence.observations.iter().map(Observation::total);
+        let totals = evidence.observations.iter().map(Observation::weighted);
         window.attributed = totals.fold(Counters::default(), Counters::plus);
     }
     if !given.sentinel {
@@ -193,6 +193,7 @@ fn observation(fields: &Fields<'_>, column_family: Option<String>) -> Result<Obs
         block_fetches,
         estimated: fields.0.last() == Some(&"estimated"),
         ambiguous: fields.0.last() == Some(&"ambiguous"),
+        weight: fields.number("weight")?.unwrap_or(1),
     })
 }
 

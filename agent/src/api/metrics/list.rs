@@ -167,9 +167,9 @@ pub const METRICS: &[Metric] = &[
     ),
     counter("sexton_operations_total", TARGET, "Iterator operations seen in windows."),
     counter(
-        "sexton_operations_painful_total",
+        "sexton_operations_recorded_total",
         TARGET,
-        "Iterator operations seen in windows that were painful.",
+        "Iterator operations seen in windows that were chosen for a record: large ones, and a sample of small ones.",
     ),
     counter(
         "sexton_operations_estimated_total",
@@ -179,7 +179,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "sexton_records_lost_total",
         TARGET,
-        "Painful operations whose record did not fit into the ring buffer.",
+        "Operations chosen for a record that did not fit into the ring buffer.",
     ),
     counter(
         "sexton_block_reads_timed_total",
@@ -191,6 +191,21 @@ pub const METRICS: &[Metric] = &[
         "sexton_seek_pain_ratio",
         TARGET,
         "Seek pain of all ranges: reader seconds lost to tombstones and block misses per second.",
+    ),
+    gauge(
+        "sexton_seek_pain_unrecorded_ratio",
+        TARGET,
+        "Seek pain of operations that were too small for a record and that no record stands for; in no range.",
+    ),
+    gauge(
+        "sexton_seek_pain_unowned_ratio",
+        TARGET,
+        "Seek pain of tombstones that were skipped in no operation the probes followed; in no range.",
+    ),
+    gauge(
+        "sexton_block_reads_unowned_ratio",
+        TARGET,
+        "Time of blocks read in no operation the probes followed: for point reads and compactions, above all.",
     ),
     gauge(
         "sexton_range_seek_pain_ratio",
