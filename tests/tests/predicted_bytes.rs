@@ -17,7 +17,7 @@ use sexton_sst::{PropertiesCache, Reader};
 use sexton_tests::artifact;
 use sexton_tuner::cost::{Bottommost, Levels};
 use sexton_tuner::evidence::SstFile;
-use sexton_tuner::slice::{Slice, SliceInput, slices};
+use sexton_tuner::job::{Job, JobInput, Site, jobs};
 use sexton_tuner::{Key, KeyRange};
 use std::cell::Cell;
 use std::fmt::Write;
@@ -523,18 +523,18 @@ impl Case {
             Way::Sliced { slice_bytes_max } => {
                 let (files, levels) = self.look()?;
                 let parts: Vec<&SstFile> = files.iter().collect();
-                let input = SliceInput {
+                let site = Site { range: &range, relief_seconds_per_second: 1.0, are_in_memtables: false };
+                let input = JobInput {
                     levels: &levels,
                     parts: &parts,
-                    range: &range,
+                    sites: &[site],
                     slice_bytes_max,
-                    are_in_memtables: false,
+                    value: &|job: &Job| job.relief_seconds_per_second,
                 };
-                let slices = slices(&input);
-                let leaves =
-                    |slice: &Slice| levels.predict(&slice.range, slice.bottommost).deletions_left > 0;
-                ensure!(!slices.iter().any(leaves), "a slice would leave deletions: {slices:?}");
-                slices.into_iter().map(|slice| (slice.range, slice.bottommost)).collect()
+                let jobs = jobs(&input);
+                let leaves = |job: &Job| levels.predict(&job.range, job.bottommost).deletions_left > 0;
+                ensure!(!jobs.iter().any(leaves), "a job would leave deletions: {jobs:?}");
+                jobs.into_iter().map(|job| (job.range, job.bottommost)).collect()
             }
         };
         ensure!(!wanted.is_empty(), "no slices");

@@ -29,6 +29,7 @@ fn policy(pid: u32) -> String {
         "[compact]",
         "\
 thresholds: { tombstones_per_operation: 100, block_reads_per_operation: 64, pain: 1ns/s, density: 0.0 }
+margin: { benefit_cost_ratio_min: 0 }
 loop: { interval: 500ms, window: 300ms, survey: 500ms }
 probes: { budget: 50% }
 io_budget: { rate: 1GiB/s, burst: 100GiB }
@@ -160,7 +161,7 @@ fn a_target_that_is_killed_in_a_slice_is_told_of_and_its_range_rests() -> Result
     // Large enough for a slice to take its time: one range, all of the table.
     let workload = workload(directory.path(), 3_000_000)?;
     let pid = workload.process.pid();
-    let policy = policy(pid).replace("range_bytes_max: 8MiB", "range_bytes_max: 4GiB\nmax_slice_bytes: 4GiB");
+    let policy = policy(pid).replace("range_bytes_max: 8MiB", "range_bytes_max: 4GiB\nslice_bytes_max: 4GiB");
     let mut agent = Agent::start(directory.path(), &policy)?;
     let running = agent.wait_for(LIMIT, "a slice that takes its time", |agent| {
         let actions = agent.get("/api/v1/actions")?;

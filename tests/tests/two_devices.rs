@@ -35,6 +35,7 @@ fn policy(pids: &[u32]) -> String {
 mode: act
 targets:
 {entries}thresholds: {{ tombstones_per_operation: 100, pain: 1us/s, density: 0.0 }}
+margin: {{ benefit_cost_ratio_min: 0 }}
 loop: {{ interval: 1s, window: 300ms, survey: 1s }}
 probes: {{ budget: 50% }}
 io_budget: {{ rate: 64MiB/s, burst: 1GiB }}

@@ -23,7 +23,7 @@ pub use limits::{
 };
 pub use loss::{relief, unplaced};
 pub use lsm::{cost, replaced, rest, share};
-pub use plan::{ends, reprice, slice};
+pub use plan::{ends, job, reprice};
 
 pub use evidence::Evidence;
 pub use key::Key;

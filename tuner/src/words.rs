@@ -1,7 +1,7 @@
 //! Numbers, keys and ranges as people read them.
 
-use crate::facts::{key::Key, range::KeyRange};
-use crate::policy::KeyDisplay;
+use crate::facts::key::{Key, KeyDisplay};
+use crate::facts::range::KeyRange;
 
 /// A reason that says so where the tombstones it goes by are an estimate.
 pub(crate) fn with_estimate(reason: String, is_estimated: bool) -> String {

@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use proptest::prelude::*;
 use sexton_tuner::evidence::{
-    BlockFetches, Counters, EventCosts, MemtableDeletions, Observation, PastAction, SeekKind,
+    BlockFetches, Counters, Delivered, EventCosts, MemtableDeletions, Observation, PastAction, SeekKind,
     SentinelInterval, SstFile, Window,
 };
 use sexton_tuner::lineage::Lineage;
@@ -127,10 +127,16 @@ prop_compose! {
         helped in any::<Option<bool>>(),
         failures_in_a_row in prop_oneof![4 => 0u32..4, 1 => any::<u32>()],
         remedy in prop_oneof![4 => Just(RemedyKind::Compact), 1 => Just(RemedyKind::Flush)],
+        delivered in proptest::option::of((0.0..2.0, 0.0..2.0, 0.0..100.0)),
     ) -> PastAction {
         let range = KeyRange::new(begin, end).unwrap_or_else(KeyRange::everything);
         let awaits_verdict = helped.is_none();
-        PastAction { column_family, range, ended_unix_s, helped, awaits_verdict, failures_in_a_row, remedy }
+        let delivered = delivered.map(|(pain, fell, operations_per_second)| Delivered {
+            pain_before_seconds_per_second: pain,
+            delivered_seconds_per_second: fell,
+            operations_per_second,
+        });
+        PastAction { column_family, range, ended_unix_s, helped, awaits_verdict, failures_in_a_row, remedy, delivered }
     }
 }
 
@@ -204,6 +210,7 @@ prop_compose! {
             file_reads: Vec::new(),
             past_actions,
             costs: None,
+            device_bytes_per_second: None,
         }
     }
 }
@@ -401,11 +408,13 @@ proptest! {
         let plan = planned(&policy, std::slice::from_ref(&evidence), available_bytes, 1_790_000_000);
         for range in &plan.assessments {
             let refused = plan.refusals.iter().any(|refusal| {
-                let same = refusal.range == range.range && refusal.column_family == range.column_family;
+                let same = refusal.range.overlaps(&range.range) && refusal.column_family == range.column_family;
                 same && !refusal.reason.is_empty()
             });
             let acted = plan.actions.iter().any(|action| match action {
-                Action::CompactRange(CompactRange { before, .. }) => **before == *range,
+                Action::CompactRange(CompactRange { column_family, range: keys, .. }) => {
+                    Some(column_family) == range.column_family.as_ref() && keys.overlaps(&range.range)
+                }
                 Action::Flush(Flush { column_family, ranges, .. })
                 | Action::SetOptions(SetOptions { column_family, ranges, .. }) => {
                     Some(column_family) == range.column_family.as_ref() && ranges.contains(&range.range)

@@ -8,7 +8,8 @@
 //! - `policy`: the policy's YAML; the first target in it is used.
 //! - `assess`: every range that hurts, best first.
 //! - `cost DATABASE CF [KEY .. KEY)`: what compacting these keys takes, in each way.
-//! - `slices DATABASE CF [KEY .. KEY) max=SIZE [memtables=yes]`: how a range is cut.
+//! - `jobs DATABASE CF [KEY .. KEY) max=SIZE [memtables=yes]`: the jobs that a range is compacted by, each
+//!   worth what it relieves.
 //! - `plan budget=SIZE now=TIME [in_force=THROTTLE:VALUE] [growth=yes]`: actions and refusals; with growth
 //!   the plan before it in the file is the earlier one.
 
@@ -21,8 +22,8 @@ mod picture;
 use picture::{parse_picture, parse_range, parse_size};
 use sexton_tuner::cost::{Bottommost, Levels};
 use sexton_tuner::evidence::SstFile;
+use sexton_tuner::job::{Job, JobInput, Site, jobs};
 use sexton_tuner::policy::Policy;
-use sexton_tuner::slice::{SliceInput, slices};
 use sexton_tuner::{
     Action, Budget, CompactRange, Evidence, Flush, KeyRange, KnownThrottles, Plan, PlanInput, PlanTarget,
     RangeAssessment, SetOptions, SetThrottle, ThrottleState, assess, families, plan, words,
@@ -76,27 +77,28 @@ impl State {
         Ok(text)
     }
 
-    fn slices(&self, words: &[&str], arguments: &[(&str, &str)]) -> Result<String, String> {
+    fn jobs(&self, words: &[&str], arguments: &[(&str, &str)]) -> Result<String, String> {
         let (files, levels) = self.levels(words)?;
         let argument =
             |name: &str| arguments.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         let range = parse_range(words.get(2..).unwrap_or(&[]))?;
-        let cut = slices(&SliceInput {
+        let are_in_memtables = argument("memtables").is_some();
+        let found = jobs(&JobInput {
             levels: &levels,
             parts: &files,
-            range: &range,
-            slice_bytes_max: parse_size(argument("max").ok_or("slices needs max=")?)?,
-            are_in_memtables: argument("memtables").is_some(),
+            sites: &[Site { range: &range, relief_seconds_per_second: 1.0, are_in_memtables }],
+            slice_bytes_max: parse_size(argument("max").ok_or("jobs needs max=")?)?,
+            value: &|job: &Job| job.relief_seconds_per_second,
         });
         let mut text = String::new();
-        for slice in cut {
+        for job in found {
             let _ = writeln!(
                 text,
                 "{} for {}, {} deletions, {:?}",
-                words::range(&slice.range, self.policy.keys),
-                words::bytes(slice.cost_bytes),
-                slice.deletions,
-                slice.bottommost,
+                words::range(&job.range, self.policy.keys),
+                words::bytes(job.cost_bytes),
+                job.share.deletions,
+                job.bottommost,
             );
         }
         Ok(if text.is_empty() { "none".to_owned() } else { text })
@@ -117,7 +119,7 @@ impl State {
             }
             "assess" => self.assess(),
             "cost" => self.cost(words),
-            "slices" => self.slices(words, &arguments),
+            "jobs" => self.jobs(words, &arguments),
             "plan" => self.plan(&arguments),
             _ => Err(format!("unknown command {name}")),
         }

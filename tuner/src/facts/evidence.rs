@@ -325,8 +325,19 @@ impl MemtableDeletions {
     }
 }
 
+/// What an earlier action has relieved.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Delivered {
+    /// Pain in its keys before it.
+    pub pain_before_seconds_per_second: f64,
+    /// By how much it fell, at the pace that readers had before.
+    pub delivered_seconds_per_second: f64,
+    /// That pace.
+    pub operations_per_second: f64,
+}
+
 /// An earlier action on this database, for cooldowns and back-off.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PastAction {
     /// Column family acted on.
     pub column_family: String,
@@ -345,6 +356,9 @@ pub struct PastAction {
     /// What was done. A flush and a compaction of the same keys do not wait for each other.
     #[serde(default)]
     pub remedy: RemedyKind,
+    /// What it has relieved; `None` where that was not measured.
+    #[serde(default)]
+    pub delivered: Option<Delivered>,
 }
 
 /// Everything known of one database of one target at one moment.
@@ -392,6 +406,9 @@ pub struct Evidence {
     /// this window tells alone.
     #[serde(default)]
     pub costs: Option<EventCosts>,
+    /// Bytes a second that its block device reads or writes; `None` where that was not measured.
+    #[serde(default)]
+    pub device_bytes_per_second: Option<f64>,
 }
 
 impl Evidence {

@@ -3,6 +3,7 @@
 //! A key is user data. [`Key`] therefore has no `Display`: whoever shows one says how, through
 //! [`Key::redacted`], [`Key::hex`] or [`Key::escaped`].
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a redacted key that stay readable; enough to tell tables apart, too few to tell users apart.
@@ -86,6 +87,17 @@ impl Key {
             format!("{shown}…({} bytes)", self.0.len())
         }
     }
+}
+
+/// How keys are shown in plans, logs and the API.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyDisplay {
+    /// First bytes and the length.
+    #[default]
+    Redacted,
+    /// Whole keys.
+    Shown,
 }
 
 /// Debug output is redacted: it ends up in logs.

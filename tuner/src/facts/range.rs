@@ -3,8 +3,8 @@
 use crate::facts::key::Key;
 use serde::{Deserialize, Serialize};
 
-/// The keys from `begin` (inclusive) up to `end` (exclusive).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// The keys from `begin` (inclusive) up to `end` (exclusive); the default is all keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KeyRange {
     /// First key; an empty key means "from the start of the column family".
     pub begin: Key,
@@ -14,7 +14,7 @@ pub struct KeyRange {
 
 impl KeyRange {
     pub fn everything() -> KeyRange {
-        KeyRange { begin: Key::default(), end: None }
+        KeyRange::default()
     }
 
     /// `[begin, end)`; `None` where that would hold no key.

@@ -153,26 +153,13 @@ impl Levels {
         self.compaction(range).1.read_bytes
     }
 
-    /// Keys behind the files of that level which holds most of the range's bytes, in order.
+    /// Keys behind the files of all levels, in order.
     ///
     /// Behind a file's largest key and not at the next one's smallest: RocksDB takes the end of a range to
     /// compact as inclusive and would draw the next file in.
-    pub fn borders(&self, range: &KeyRange) -> Vec<Key> {
-        let span = Span::of_range(range);
-        let inside = |(number, level): (usize, &'_ Vec<File>)| {
-            let places = if number == 0 { 0..level.len() } else { overlapping(level, &span) };
-            let bytes = (level.get(places.clone()).unwrap_or(&[]).iter())
-                .filter(|file| range.overlaps_closed(&file.smallest, &file.largest))
-                .map(File::size_bytes);
-            (bytes.fold(0, u64::saturating_add), number, places)
-        };
-        // The deepest of equal ones.
-        let widest =
-            self.levels.iter().enumerate().map(inside).max_by_key(|(bytes, number, _)| (*bytes, *number));
-        let files =
-            widest.and_then(|(_, number, places)| self.levels.get(number)?.get(places)).unwrap_or(&[]);
-        let mut borders: Vec<Key> = files.iter().map(|file| file.largest.successor()).collect();
-        borders.retain(|border| *border > range.begin && range.contains(border));
+    pub fn borders(&self) -> Vec<Key> {
+        let mut borders: Vec<Key> =
+            self.levels.iter().flatten().map(|file| file.largest.successor()).collect();
         borders.sort();
         borders.dedup();
         borders
@@ -448,13 +435,12 @@ mod tests {
     }
 
     #[test]
-    fn borders_lie_behind_the_files_of_the_level_with_most_bytes() {
+    fn borders_lie_behind_the_files_of_all_levels() {
         let files =
-            [file(5, "a", "e", 1), file(6, "a", "b", 100), file(6, "c", "d", 100), file(6, "e", "f", 100)];
+            [file(5, "a", "e", 1), file(5, "f", "g", 1), file(6, "a", "b", 100), file(6, "c", "e", 100)];
         let files: Vec<&SstFile> = files.iter().collect();
         let levels = Levels::of(&files, &ColumnFamilyOptions::default());
-        assert_eq!(levels.borders(&range("a", "f")), [Key::new("b").successor(), Key::new("d").successor()]);
-        assert_eq!(levels.borders(&range("c", "d")), []);
+        assert_eq!(levels.borders(), ["b", "e", "g"].map(|key| Key::new(key).successor()));
     }
 
     /// Disjoint files in some levels, now and then with a gap.

@@ -1,13 +1,15 @@
 //! The plan: what to do now, what not to do, and why. A pure function of its input.
 
 pub mod ends;
+pub mod job;
 pub(crate) mod left_out;
 pub(crate) mod planner;
+mod prospect;
 pub(crate) mod queue;
 pub(crate) mod remedy;
 pub mod reprice;
 mod rules;
-pub mod slice;
+mod together;
 
 use crate::facts::evidence::Evidence;
 use crate::facts::range::KeyRange;
@@ -81,7 +83,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "action")]
 pub enum Action {
-    /// Compact a range, or a slice of it.
+    /// Compact a range of keys.
     CompactRange(CompactRange),
     /// Flush a column family.
     Flush(Flush),
@@ -90,14 +92,14 @@ pub enum Action {
     SetThrottle(SetThrottle),
 }
 
-/// A range, or a slice of one, to compact.
+/// A job: keys to compact, and with them the files that RocksDB takes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompactRange {
     pub target: String,
     pub database: String,
     pub column_family: String,
     pub range: KeyRange,
-    /// The assessment it came from, of the whole range: where the relief is to be looked for.
+    /// What readers lose in these keys: where the relief is to be looked for.
     pub before: Box<RangeAssessment>,
     /// What is done with the bottommost level's files: forced only where they hold tombstones.
     #[serde(default)]
@@ -275,8 +277,10 @@ pub enum Rule {
     ExcludedColumnFamily,
     /// Its keys are not in bytewise order, or in which order they are is not known.
     Comparator,
-    /// The pain is less than the policy's threshold.
+    /// The pain that would be relieved is less than the policy's threshold.
     BelowThreshold,
+    /// It would cost readers more than it saves them.
+    DoesNotPay,
     /// Readers wait for block reads, which compaction does not spare them.
     NoRelief,
     /// Most tombstones that readers skip are neither in SST files nor, as far as is known, in memtables.
@@ -289,8 +293,6 @@ pub enum Rule {
     NoRemedy,
     /// Soon the same bytes will drop many more tombstones.
     Waiting,
-    /// The slice relieves far less per byte than the rest of its range.
-    Sliver,
     /// It was compacted a short while ago.
     Cooldown,
     /// Compacting it did not help the last times.
@@ -307,9 +309,9 @@ pub enum Rule {
     SettingKept,
     /// What is done cannot be written down.
     StateUnwritable,
-    /// A better range shares keys with it.
+    /// A better job shares keys with it.
     Overlap,
-    /// There are too many better ranges.
+    /// There are too many better jobs.
     QueueFull,
     /// It costs more than may be spent.
     OverBudget,

@@ -3,29 +3,31 @@
 //! The plan's types and the entry point are in [`crate::plan`]; what is done about a range is chosen in
 //! [`crate::plan::remedy`].
 
-use super::rules::{Refused, is_bytewise, may_be_acted_on, worth_it};
+use super::rules::{Refused, helps, hurts_enough, is_bytewise, may_be_acted_on, relieves_enough};
 use crate::facts::evidence::{Evidence, SstFile};
 use crate::facts::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::facts::range::KeyRange;
 use crate::limits::schedule::io_budget_at;
 use crate::limits::throttle::{ThrottleStep, throttle_values};
+use crate::plan::job::{self, Job, JobInput, Site, jobs};
 use crate::plan::left_out::LeftOut;
+use crate::plan::prospect::Market;
 use crate::plan::queue::{DisplacedBy, QUEUE_CAPACITY, Queue, Wanted};
 use crate::plan::remedy::{Case, Remedy, are_in_memtables};
-use crate::plan::slice::{self, Slice, SliceInput, slices};
+use crate::plan::together::{hull, job_reason, together};
 use crate::plan::{
     Action, COMPACTIONS_MAX, CompactRange, Flush, Plan, PlanInput, PlanTarget, REFUSALS_MAX, Refusal, Rule,
     SetOptions, SetThrottle,
 };
 use crate::policy::{Mode, RemedyKind};
-use crate::rank::{AssessError, Families, Family, RangeAssessment, assess, compare, families};
+use crate::rank::ranker::{Margin, Prospect, Ranker, Unworthy, worth};
+use crate::rank::{
+    AssessError, Families, Family, RangeAssessment, assess, compare, families, families_with_files,
+    quiet_ranges,
+};
 use crate::run::cooldown::has_rested;
-use crate::{rank::ranker, words};
+use crate::words;
 use std::collections::BTreeMap;
-
-/// A slice that relieves less than this share of what its range does on average, per byte, is left out: at
-/// the edge of a range a whole file would be rewritten for a sliver of it.
-const SLIVER_SHARE: f64 = 0.125;
 
 /// Plans. The same input gives the same plan; actions never overlap and never cost more than the
 /// budget. In mode `advise` the plan is that of `act`: who carries it out decides; in mode `observe` a
@@ -39,11 +41,12 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, AssessError> {
     for target in input.targets {
         actions.extend(planner.throttles(target));
         for evidence in target.evidence {
-            let families = families(evidence);
+            let families = match planner.ranker.needs_readers() {
+                true => families(evidence),
+                false => families_with_files(evidence),
+            };
             let ranges = assess(evidence, &families, target.policy, input.policy)?;
-            for range in &ranges {
-                planner.consider(target, (evidence, &families), range);
-            }
+            planner.consider_all(target, (evidence, &families), &ranges);
             assessments.extend(ranges);
         }
     }
@@ -60,20 +63,27 @@ type Place = (String, String, String);
 /// Collects what is wanted and what is refused, then spends the budget.
 pub(crate) struct Planner<'a> {
     input: &'a PlanInput<'a>,
+    ranker: Box<dyn Ranker>,
     queue: Queue,
     /// With whether the tombstones that they are for are an estimate.
     flushes: BTreeMap<Place, (Flush, bool)>,
     options: BTreeMap<Place, SetOptions>,
     /// With the pain (or, from the queue, the relief) that they are sorted by.
     refusals: Vec<(f64, Refusal)>,
-    /// Slices that are not acted on.
+    /// Jobs that are not acted on.
     left_out: LeftOut,
 }
 
 impl<'a> Planner<'a> {
     pub(crate) fn new(input: &'a PlanInput<'a>) -> Planner<'a> {
+        let (margin, thresholds) = (&input.policy.margin, &input.policy.thresholds);
+        let margin = Margin {
+            benefit_cost_ratio_min: margin.benefit_cost_ratio_min,
+            horizon_seconds: margin.horizon.duration().as_secs_f64(),
+        };
         Planner {
             input,
+            ranker: input.policy.ranker.ranker(margin, thresholds.density),
             queue: Queue::new(QUEUE_CAPACITY),
             flushes: BTreeMap::new(),
             options: BTreeMap::new(),
@@ -104,36 +114,61 @@ impl<'a> Planner<'a> {
         changed.collect()
     }
 
-    /// Finds a remedy for a range, or refuses it.
-    pub(crate) fn consider(
+    /// Finds remedies for the ranges of a database, or refuses them. Those to be compacted become jobs,
+    /// column family by column family.
+    fn consider_all(
         &mut self,
         target: &PlanTarget<'_>,
         evidence: (&Evidence, &Families<'_>),
-        range: &RangeAssessment,
+        ranges: &[RangeAssessment],
     ) {
-        let outcome = self.remedy(target, evidence, range);
-        if let Err((rule, reason)) = outcome {
-            let reason = words::with_estimate(reason, range.is_estimated);
-            let refusal = Refusal {
-                target: range.target.clone(),
-                database: range.database.clone(),
-                column_family: range.column_family.clone(),
-                range: range.range.clone(),
-                subject: self.subject(range.column_family.as_deref(), &range.range),
-                rule,
-                reason,
-            };
-            self.refusals.push((range.pain_seconds_per_second, refusal));
+        let mut to_compact: BTreeMap<&str, Vec<&RangeAssessment>> = BTreeMap::new();
+        let quiet = match self.ranker.needs_readers() {
+            true => Vec::new(),
+            false => quiet_ranges(evidence.0, evidence.1, ranges),
+        };
+        for range in ranges.iter().chain(&quiet) {
+            match self.remedy(target, evidence, range) {
+                Ok(Some(())) => {}
+                Ok(None) => {
+                    let column_family = range.column_family.as_deref().unwrap_or_default();
+                    to_compact.entry(column_family).or_default().push(range);
+                }
+                // Nobody misses what is not done where nobody reads.
+                Err(_) if range.pain_seconds_per_second <= 0.0 => {}
+                Err(refused) => self.refuse(range, refused),
+            }
+        }
+        let market = Market::of(evidence.0, ranges, self.input.now);
+        for (column_family, mut sites) in to_compact {
+            let Some(family) = evidence.1.get(column_family) else { continue };
+            sites.sort_by(|one, two| one.range.cmp(&two.range));
+            self.want_jobs(target, (evidence.0, family, &market), column_family, &sites);
         }
     }
 
-    /// Notes what is to be done about a range; the first rule that forbids it otherwise.
+    fn refuse(&mut self, range: &RangeAssessment, (rule, reason): Refused) {
+        let reason = words::with_estimate(reason, range.is_estimated);
+        let refusal = Refusal {
+            target: range.target.clone(),
+            database: range.database.clone(),
+            column_family: range.column_family.clone(),
+            range: range.range.clone(),
+            subject: self.subject(range.column_family.as_deref(), &range.range),
+            rule,
+            reason,
+        };
+        self.refusals.push((range.pain_seconds_per_second, refusal));
+    }
+
+    /// Notes what is to be done about a range; `None` where it is to be compacted, and the first rule that
+    /// forbids anything otherwise.
     fn remedy(
         &mut self,
         target: &PlanTarget<'_>,
         (evidence, families): (&Evidence, &Families<'_>),
         range: &RangeAssessment,
-    ) -> Result<(), Refused> {
+    ) -> Result<Option<()>, Refused> {
         let column_family = self.objection(target, evidence, range)?;
         let Some(family) = families.get(column_family.as_str()) else {
             let reason = "its files and its readers were not seen together".to_owned();
@@ -153,7 +188,11 @@ impl<'a> Planner<'a> {
             options_rest: rests(RemedyKind::Options),
             earlier: self.earlier(range),
         };
-        let remedy = match worth_it(self.input.policy, range) {
+        let remedy = match helps(range) {
+            _ if !self.ranker.needs_readers() => {
+                let may_compact = allowed.contains(&RemedyKind::Compact);
+                if may_compact { Remedy::Compact } else { Remedy::None }
+            }
             Ok(()) => case.remedy(self.input.policy),
             Err((Rule::NoRelief, reason)) => match case.remedy_for_block_reads() {
                 Remedy::None => return Err((Rule::NoRelief, reason)),
@@ -162,15 +201,20 @@ impl<'a> Planner<'a> {
             Err(refused) => return Err(refused),
         };
         match remedy {
-            Remedy::Compact => self.want_slices(target, (family, evidence), &column_family, range),
+            Remedy::Compact if family.levels.style() == CompactionStyle::Fifo => {
+                let reason =
+                    "with FIFO compaction a range cannot be compacted: files are dropped when they are old";
+                Err((Rule::FifoCompaction, reason.to_owned()))
+            }
+            Remedy::Compact => Ok(None),
             Remedy::Flush { relief } => {
                 self.want_flush(&family.options, column_family, range, relief);
-                Ok(())
+                Ok(Some(()))
             }
             Remedy::SetOption { option, restore, relief } => {
                 let name = (option.name, option.value, restore);
                 self.want_option(name, column_family, range, relief);
-                Ok(())
+                Ok(Some(()))
             }
             Remedy::Wait { reason } => Err((Rule::Waiting, reason)),
             Remedy::None => {
@@ -195,76 +239,96 @@ impl<'a> Planner<'a> {
         Some((seconds, tombstones))
     }
 
-    /// Queues a range's slices, but for those that have to rest and for slivers.
-    fn want_slices(
+    /// Queues the jobs that ranges of a column family are to be compacted by, but for those that have to rest
+    /// and that are not worth it.
+    fn want_jobs(
         &mut self,
         target: &PlanTarget<'_>,
-        (family, evidence): (&Family, &Evidence),
+        (evidence, family, market): (&Evidence, &Family, &Market<'_>),
         column_family: &str,
-        range: &RangeAssessment,
-    ) -> Result<(), Refused> {
-        if family.levels.style() == CompactionStyle::Fifo {
-            let reason =
-                "with FIFO compaction a range cannot be compacted: files are dropped when they are old";
-            return Err((Rule::FifoCompaction, reason.to_owned()));
-        }
+        ranges: &[&RangeAssessment],
+    ) {
         let parts: Vec<&SstFile> = family.parts.iter().collect();
-        let input = SliceInput {
+        let sites: Vec<Site<'_>> = ranges.iter().map(|range| site(range)).collect();
+        let value = |job: &Job| self.ranker.value(&market.prospect(ranges, job));
+        let input = JobInput {
             levels: &family.levels,
             parts: &parts,
-            range: &range.range,
+            sites: &sites,
             slice_bytes_max: self.input.policy.slice_bytes_max.bytes(),
-            are_in_memtables: are_in_memtables(range),
+            value: &value,
         };
-        let slices = if target.policy.executor.takes_ranges() {
-            slices(&input)
-        } else {
-            vec![slice::column_family(&family.levels, &parts, &range.range)]
+        let jobs = match target.policy.executor.takes_ranges() {
+            true => jobs(&input),
+            false => vec![job::column_family(&input)],
         };
-        let count = slices.len();
-        let whole = Whole::of(&slices);
-        for (number, slice) in (1..).zip(slices) {
-            let rested = self.rested(evidence, column_family, &slice.range, RemedyKind::Compact);
-            let relief = range.relief_seconds_per_second * whole.relief_share(&slice);
+        let mut is_in_a_job = vec![false; ranges.len()];
+        let count = jobs.len();
+        for (number, job) in (1..).zip(jobs) {
+            for (site, _) in &job.sites {
+                is_in_a_job.get_mut(*site).into_iter().for_each(|is_in| *is_in = true);
+            }
+            let Some(before) = together(&job, ranges) else { continue };
+            let prospect = market.prospect(ranges, &job);
+            let reason = job_reason(&job, ranges, &before, (number, count), self.input.policy.keys);
+            let (of, value) = (hull(&job, ranges), self.ranker.value(&prospect));
+            let is_estimated = before.is_estimated;
             let compact = CompactRange {
-                target: range.target.clone(),
-                database: range.database.clone(),
+                target: before.target.clone(),
+                database: before.database.clone(),
                 column_family: column_family.to_owned(),
-                before: Box::new(range.clone()),
-                bottommost: slice.bottommost,
-                relief_seconds_per_second: relief,
-                cost_bytes: slice.cost_bytes,
-                largest_job_bytes: slice.largest_job_bytes,
-                linked_bytes: slice.linked_bytes,
-                deletions: slice.deletions,
-                reason: slice_reason(range, &slice, number, count),
-                range: slice.range,
+                bottommost: job.bottommost,
+                relief_seconds_per_second: job.relief_seconds_per_second,
+                cost_bytes: job.cost_bytes,
+                largest_job_bytes: job.largest_job_bytes,
+                linked_bytes: job.linked_bytes,
+                deletions: job.share.deletions,
+                reason,
+                before: Box::new(before),
+                range: job.range,
             };
-            let wanted = Wanted {
-                relief_per_byte: worth(relief, slice.cost_bytes, slice.linked_bytes),
-                is_estimated: range.is_estimated,
-                compact,
-            };
-            match rested {
+            let worth = worth(value, prospect.cost_bytes);
+            let wanted = Wanted { compact, of, worth, is_estimated };
+            let hurts = wanted.compact.before.pain_seconds_per_second > 0.0;
+            match self.is_worth_it(evidence, &wanted, &prospect) {
+                Err((Rule::BelowThreshold | Rule::LowDensity, _)) if !hurts => {}
                 Err((rule, reason)) => self.left_out.add(wanted, rule, reason),
-                Ok(()) if whole.is_sliver(wanted.relief_per_byte, range) => {
-                    let reason = "far less relief per byte than in the rest of the range".to_owned();
-                    self.left_out.add(wanted, Rule::Sliver, reason);
-                }
-                Ok(()) => self.push(wanted),
+                Ok(why) => self.push(wanted.because(why)),
             }
         }
-        Ok(())
+        for (range, _) in ranges.iter().zip(is_in_a_job).filter(|(_, is_in)| !is_in) {
+            let reason = format!("{} parts of its column family relieve more", job::PARTS_MAX);
+            self.refuse(range, (Rule::QueueFull, reason));
+        }
+    }
+
+    /// Whether a job has rested and relieves enough for what it costs; what speaks for it.
+    fn is_worth_it(
+        &self,
+        evidence: &Evidence,
+        wanted: &Wanted,
+        prospect: &Prospect,
+    ) -> Result<Option<String>, Refused> {
+        let CompactRange { column_family, range, .. } = &wanted.compact;
+        self.rested(evidence, column_family, range, RemedyKind::Compact)?;
+        if self.ranker.needs_readers() {
+            relieves_enough(self.input.policy, prospect.relief_seconds_per_second)?;
+        }
+        self.ranker.judge(prospect).map_err(|unworthy| match unworthy {
+            Unworthy::DoesNotPay(why) => (Rule::DoesNotPay, why),
+            Unworthy::BelowThreshold(why) => (Rule::BelowThreshold, why),
+            Unworthy::LowDensity(why) => (Rule::LowDensity, why),
+        })
     }
 
     fn push(&mut self, wanted: Wanted) {
         for out in self.queue.push(wanted) {
             let (rule, reason) = match out.cause {
                 DisplacedBy::Overlap => {
-                    (Rule::Overlap, "a range that relieves more per byte shares keys with it".to_owned())
+                    (Rule::Overlap, "a job that is worth more per byte shares keys with it".to_owned())
                 }
                 DisplacedBy::Capacity => {
-                    (Rule::QueueFull, format!("{QUEUE_CAPACITY} slices relieve more per byte"))
+                    (Rule::QueueFull, format!("{QUEUE_CAPACITY} jobs are worth more per byte"))
                 }
             };
             self.left_out.add(out.wanted, rule, reason);
@@ -397,7 +461,16 @@ impl<'a> Planner<'a> {
     /// best choice of all is less than the relief of the first slice that does not fit, for up to there no
     /// other choice relieves more with as many bytes.
     pub(crate) fn spend(&mut self, actions: &mut Vec<Action>) -> u64 {
-        actions.extend(std::mem::take(&mut self.options).into_values().map(Action::SetOptions));
+        for set in std::mem::take(&mut self.options).into_values() {
+            let SetOptions { target, database, column_family, ranges, .. } = &set;
+            match hurts_enough(self.input.policy, set.pain_seconds_per_second) {
+                Ok(()) => actions.push(Action::SetOptions(set)),
+                Err(refused) => {
+                    let place = (target.clone(), database.clone(), column_family.clone());
+                    self.refuse_all(place, ranges, set.pain_seconds_per_second, refused);
+                }
+            }
+        }
         let budget_bytes = self.input.budget.available_bytes;
         let mut spent_bytes: u64 = 0;
         let mut flushes: Vec<(Flush, bool)> = std::mem::take(&mut self.flushes).into_values().collect();
@@ -405,8 +478,11 @@ impl<'a> Planner<'a> {
         flushes.sort_by(|one, two| relief(two).total_cmp(&relief(one)));
         for (flush, is_estimated) in flushes {
             let left_bytes = budget_bytes - spent_bytes;
-            if flush.cost_bytes > left_bytes {
-                self.refuse_flush(&flush, is_estimated, left_bytes);
+            if let Err(refused) = self.may_flush(&flush, left_bytes) {
+                let Flush { target, database, column_family, ranges, .. } = &flush;
+                let place = (target.clone(), database.clone(), column_family.clone());
+                let refused = (refused.0, words::with_estimate(refused.1, is_estimated));
+                self.refuse_all(place, ranges, flush.relief_seconds_per_second, refused);
                 continue;
             }
             spent_bytes += flush.cost_bytes;
@@ -434,20 +510,31 @@ impl<'a> Planner<'a> {
         spent_bytes
     }
 
-    fn refuse_flush(&mut self, flush: &Flush, is_estimated: bool, left_bytes: u64) {
-        let reason = self.over_budget("flushing writes up to", flush.cost_bytes, left_bytes);
-        let reason = words::with_estimate(reason, is_estimated);
-        for range in &flush.ranges {
+    fn may_flush(&self, flush: &Flush, left_bytes: u64) -> Result<(), Refused> {
+        hurts_enough(self.input.policy, flush.pain_seconds_per_second)?;
+        match flush.cost_bytes > left_bytes {
+            true => Err((
+                Rule::OverBudget,
+                self.over_budget("flushing writes up to", flush.cost_bytes, left_bytes),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// The same for all these ranges of a column family.
+    fn refuse_all(&mut self, place: Place, ranges: &[KeyRange], order: f64, (rule, reason): Refused) {
+        let (target, database, column_family) = place;
+        for range in ranges {
             let refusal = Refusal {
-                subject: self.subject(Some(&flush.column_family), range),
-                target: flush.target.clone(),
-                database: flush.database.clone(),
-                column_family: Some(flush.column_family.clone()),
+                subject: self.subject(Some(&column_family), range),
+                target: target.clone(),
+                database: database.clone(),
+                column_family: Some(column_family.clone()),
                 range: range.clone(),
-                rule: Rule::OverBudget,
+                rule,
                 reason: reason.clone(),
             };
-            self.refusals.push((flush.relief_seconds_per_second, refusal));
+            self.refusals.push((order, refusal));
         }
     }
 
@@ -468,57 +555,10 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Compacting takes bytes that are rewritten, and bytes that hard links keep on the disk beside them.
-fn worth(relief: f64, cost_bytes: u64, linked_bytes: u64) -> f64 {
-    ranker::worth(relief, cost_bytes.saturating_add(linked_bytes))
-}
-
-/// All slices of a range together.
-struct Whole {
-    slices: usize,
-    cost_bytes: u64,
-    linked_bytes: u64,
-    deletions: u64,
-}
-
-impl Whole {
-    fn of(slices: &[Slice]) -> Whole {
-        let sum = |of: fn(&Slice) -> u64| slices.iter().map(of).fold(0, u64::saturating_add);
-        Whole {
-            slices: slices.len(),
-            cost_bytes: sum(|slice| slice.cost_bytes),
-            linked_bytes: sum(|slice| slice.linked_bytes),
-            deletions: sum(|slice| slice.deletions),
-        }
+fn site(range: &RangeAssessment) -> Site<'_> {
+    Site {
+        range: &range.range,
+        relief_seconds_per_second: range.relief_seconds_per_second,
+        are_in_memtables: are_in_memtables(range),
     }
-
-    /// A slice's share of the range's relief: that of its deletions, an equal one where none are known.
-    fn relief_share(&self, slice: &Slice) -> f64 {
-        match self.deletions {
-            0 => 1.0 / self.slices.max(1) as f64,
-            deletions => slice.deletions as f64 / deletions as f64,
-        }
-    }
-
-    fn is_sliver(&self, relief_per_byte: f64, range: &RangeAssessment) -> bool {
-        let average = worth(range.relief_seconds_per_second, self.cost_bytes, self.linked_bytes);
-        self.deletions > 0 && relief_per_byte < average * SLIVER_SHARE
-    }
-}
-
-fn slice_reason(range: &RangeAssessment, slice: &Slice, number: usize, count: usize) -> String {
-    let kept = match slice.linked_bytes {
-        0 => String::new(),
-        bytes => {
-            format!("; hard links elsewhere keep {} of what it replaces on the disk", words::bytes(bytes))
-        }
-    };
-    if count == 1 {
-        // Told where the range alone would cost less.
-        let is_more = slice.range == KeyRange::everything() && Some(slice.cost_bytes) > range.cost_bytes;
-        let whole = || format!("; the whole column family is compacted: {}", words::bytes(slice.cost_bytes));
-        return range.reason.clone() + &is_more.then(whole).unwrap_or_default() + &kept;
-    }
-    let (deletions, bytes) = (words::count(slice.deletions), words::bytes(slice.cost_bytes));
-    format!("{}; slice {number} of {count}: {deletions} deletions, {bytes}{kept}", range.reason)
 }

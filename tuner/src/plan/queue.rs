@@ -1,22 +1,33 @@
-//! Slices of ranges that are wanted, best first: bounded, and without overlaps.
+//! Jobs that are wanted, best first: bounded, and without overlaps.
 
+use crate::facts::range::KeyRange;
 use crate::plan::CompactRange;
 
-/// Slices that one plan can hold back or spend on; more would be out of date before their turn came.
+/// Jobs that one plan can hold back or spend on; more would be out of date before their turn came.
 pub const QUEUE_CAPACITY: usize = 256;
 
-/// A slice that somebody should compact.
+/// A job that somebody should do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
     /// What would be done.
     pub compact: CompactRange,
-    /// Rank: relief per byte of its price, which is what is rewritten and what hard links keep.
-    pub relief_per_byte: f64,
+    /// The ranges that it is for, from the first key to the last.
+    pub of: KeyRange,
+    /// Rank: what it is worth per byte of its price, which is what is rewritten and what hard links keep.
+    pub worth: f64,
     /// Whether the tombstones that it is for are an estimate.
     pub is_estimated: bool,
 }
 
 impl Wanted {
+    /// The same, with what else speaks for it.
+    pub fn because(mut self, why: Option<String>) -> Wanted {
+        if let Some(why) = why {
+            self.compact.reason = format!("{}; {why}", self.compact.reason);
+        }
+        self
+    }
+
     fn overlaps(&self, other: &Wanted) -> bool {
         let (one, two) = (&self.compact, &other.compact);
         one.target == two.target
@@ -31,7 +42,7 @@ impl Wanted {
             let CompactRange { target, database, column_family, range, .. } = item.compact.clone();
             (target, database, column_family, range)
         };
-        other.relief_per_byte.total_cmp(&self.relief_per_byte).then_with(|| place(self).cmp(&place(other)))
+        other.worth.total_cmp(&self.worth).then_with(|| place(self).cmp(&place(other)))
     }
 }
 
@@ -46,7 +57,7 @@ pub struct Displaced {
 /// Why something is not in the queue after a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DisplacedBy {
-    /// A range that relieves more per byte shares keys with it.
+    /// One that is worth more per byte shares keys with it.
     Overlap,
     /// The queue is full of better ones.
     Capacity,
@@ -68,7 +79,7 @@ impl Queue {
     /// Adds a range. Of ranges that overlap the better ones stay; the new one gives way to an equal. Returns
     /// what is not in the queue now.
     pub fn push(&mut self, wanted: Wanted) -> Vec<Displaced> {
-        let better = |item: &Wanted| item.relief_per_byte.total_cmp(&wanted.relief_per_byte).is_ge();
+        let better = |item: &Wanted| item.worth.total_cmp(&wanted.worth).is_ge();
         if self.items.iter().any(|item| item.overlaps(&wanted) && better(item)) {
             return vec![Displaced { wanted, cause: DisplacedBy::Overlap }];
         }
@@ -95,7 +106,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::facts::key::Key;
-    use crate::facts::range::KeyRange;
     use proptest::prelude::*;
 
     /// The whole column family, assessed.
@@ -118,7 +128,8 @@ mod tests {
         });
         Wanted {
             compact: serde_json::from_value(json).unwrap(),
-            relief_per_byte: f64::from(rank),
+            of: KeyRange::everything(),
+            worth: f64::from(rank),
             is_estimated: false,
         }
     }

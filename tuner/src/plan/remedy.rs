@@ -335,7 +335,8 @@ mod tests {
 
     #[test]
     fn a_range_waits_while_its_tombstones_grow_fast_and_it_hurts_little() {
-        let (policy, options) = (Policy::default(), options(&[]));
+        let policy = Policy::parse("thresholds: { pain: 5ms/s }").unwrap_or_default();
+        let options = options(&[]);
         let range = range(0.0, 1 << 30);
         // A fifth would be dropped, 1500 tombstones are missing for half of it.
         let growing = Case { earlier: Some((10.0, 900.0)), ..case(&range, &options, &ALL) };

@@ -2,7 +2,7 @@
 //! have changed the files since.
 
 use crate::lsm::cost::Levels;
-use crate::plan::slice::prediction_of;
+use crate::plan::job::prediction_of;
 use crate::plan::{CompactRange, Rule};
 use crate::rank::ranker::COST_BYTES_MIN;
 use crate::words;

@@ -2,7 +2,6 @@
 //! whether it is worth it.
 
 use super::Rule;
-use super::remedy::are_in_memtables;
 use crate::facts::comparator::Order;
 use crate::facts::evidence::Evidence;
 use crate::facts::lineage::Lineage;
@@ -59,16 +58,9 @@ pub(crate) fn may_be_acted_on(policy: &TargetPolicy, evidence: &Evidence) -> Res
     }
 }
 
-/// Whether a range hurts enough and compacting it would help.
-pub(crate) fn worth_it(policy: &Policy, range: &RangeAssessment) -> Result<(), Refused> {
-    let limit = policy.thresholds.pain.seconds_per_second();
+/// Whether doing something about its tombstones would help a range's readers.
+pub(crate) fn helps(range: &RangeAssessment) -> Result<(), Refused> {
     let pain = words::pain(range.pain_seconds_per_second);
-    if range.pain_seconds_per_second < limit {
-        return Err((
-            Rule::BelowThreshold,
-            format!("readers lose {pain}, less than {}", policy.thresholds.pain),
-        ));
-    }
     let enough = range.pain_seconds_per_second * RELIEF_SHARE_MIN;
     if range.relief_seconds_per_second < enough
         && range.relief_seconds_per_second + range.unexplained_seconds_per_second >= enough
@@ -89,14 +81,23 @@ pub(crate) fn worth_it(policy: &Policy, range: &RangeAssessment) -> Result<(), R
         );
         return Err((Rule::NoRelief, reason));
     }
-    // Where they are in memtables the files' density says nothing about the range.
-    if range.density < policy.thresholds.density && !are_in_memtables(range) {
-        let (density, least) = (words::percent(range.density), words::percent(policy.thresholds.density));
-        let cost = words::bytes(range.cost_bytes.unwrap_or_default());
-        let reason = format!(
-            "{density} of the entries are deletions, less than {least}; compacting would rewrite {cost}"
-        );
-        return Err((Rule::LowDensity, reason));
-    }
     Ok(())
+}
+
+/// Whether a job relieves enough to be worth an action.
+pub(crate) fn relieves_enough(policy: &Policy, relief_seconds_per_second: f64) -> Result<(), Refused> {
+    is_enough(policy, "compacting relieves", relief_seconds_per_second)
+}
+
+/// Whether readers lose enough for something else to be done about it.
+pub(crate) fn hurts_enough(policy: &Policy, pain_seconds_per_second: f64) -> Result<(), Refused> {
+    is_enough(policy, "readers lose", pain_seconds_per_second)
+}
+
+fn is_enough(policy: &Policy, what: &str, seconds_per_second: f64) -> Result<(), Refused> {
+    if seconds_per_second >= policy.thresholds.pain.seconds_per_second() {
+        return Ok(());
+    }
+    let reason = format!("{what} {}, less than {}", words::pain(seconds_per_second), policy.thresholds.pain);
+    Err((Rule::BelowThreshold, reason))
 }

@@ -4,8 +4,8 @@ use super::walk::locate;
 use super::written::shown;
 use super::{
     ColumnFamilyPolicy, CoreShare, DatabasesPolicy, Day, EXEC_PLACEHOLDERS, ExecutorKind, GuardPolicy,
-    IoBudget, LoopTiming, OffPeak, Policy, PolicyError, PrefixPolicy, ProbePolicy, THROTTLE_PLACEHOLDER,
-    TargetMatch, TargetPolicy, ThrottlePolicy, TimeSpan,
+    IoBudget, LoopTiming, MarginPolicy, OffPeak, Policy, PolicyError, PrefixPolicy, ProbePolicy,
+    THROTTLE_PLACEHOLDER, TargetMatch, TargetPolicy, ThrottlePolicy, TimeSpan,
 };
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -25,6 +25,11 @@ const COOLDOWN_MAX: TimeSpan = TimeSpan::from_seconds(365 * 86_400);
 /// Shortest window that sees a whole operation and is worth arming the probes for.
 const WINDOW_MIN: TimeSpan = TimeSpan::from_nanoseconds(10_000_000);
 
+/// Greatest ratio of benefit to cost that can be asked for: beyond it nothing would ever be done.
+const BENEFIT_COST_RATIO_MAX: f64 = 1000.0;
+/// Shortest horizon: a job takes about so long itself.
+const HORIZON_MIN: TimeSpan = TimeSpan::from_seconds(1);
+
 /// Greatest probe budget: a whole core. Who reads more than that has no use for a budget.
 const PROBE_BUDGET_MAX: CoreShare = CoreShare::from_parts_per_million(1_000_000);
 
@@ -40,6 +45,7 @@ pub(super) fn check(policy: &Policy, text: &str) -> Result<(), PolicyError> {
     }
     checker.at_most(policy.cooldown, COOLDOWN_MAX, "cooldown")?;
     checker.share(policy.relief_ratio_min, "relief_ratio_min")?;
+    checker.margin(&policy.margin)?;
     checker.guards(&policy.guards)?;
     checker.refuse_if(
         policy.range_bytes_max.bytes() == 0,
@@ -123,6 +129,24 @@ impl Checker<'_> {
             "write at least 1ns/s, such as 5ms/s",
         )?;
         self.share(thresholds.density, "thresholds.density")
+    }
+
+    fn margin(&self, margin: &MarginPolicy) -> Result<(), PolicyError> {
+        let ratio = margin.benefit_cost_ratio_min;
+        self.refuse_if(
+            !(0.0..=BENEFIT_COST_RATIO_MAX).contains(&ratio),
+            "margin.benefit_cost_ratio_min",
+            format!("{ratio} is not a ratio"),
+            format!("write a number from 0 to {BENEFIT_COST_RATIO_MAX}, such as 2"),
+        )?;
+        let horizon = margin.horizon;
+        self.refuse_if(
+            horizon < HORIZON_MIN,
+            "margin.horizon",
+            format!("{horizon} is shorter than {HORIZON_MIN}, the least"),
+            "check the unit",
+        )?;
+        self.at_most(horizon, COOLDOWN_MAX, "margin.horizon")
     }
 
     fn timing(&self, policy: &Policy) -> Result<(), PolicyError> {

@@ -9,6 +9,7 @@ mod databases;
 mod error;
 mod glob;
 mod guards;
+mod margin;
 mod parse;
 mod schema;
 mod sql;
@@ -18,10 +19,13 @@ mod units;
 mod walk;
 mod written;
 
+pub use crate::facts::key::KeyDisplay;
+pub use crate::rank::ranker::RankerKind;
 pub use clock::{ClockTime, Day, TimeZoneName};
 pub use databases::{DatabasesPolicy, Naming};
 pub use error::PolicyError;
 pub use guards::GuardPolicy;
+pub use margin::MarginPolicy;
 pub use parse::POLICY_BYTES_MAX;
 pub use schema::schema;
 pub use sql::{SqlEndpoint, SqlPolicy};
@@ -60,13 +64,17 @@ pub struct Policy {
     /// Share of the promised relief that has to be delivered for an action to have helped, 0 to 1; less, and
     /// the range is left alone for longer each time. Default: 0.5.
     pub relief_ratio_min: f64,
+    /// By what jobs are ranked, and which of them are worth it. Default: margin.
+    pub ranker: RankerKind,
+    /// When a job pays, for the ranker margin.
+    pub margin: MarginPolicy,
     /// What a target must not suffer from being acted on.
     pub guards: GuardPolicy,
     /// Roughly the most data one range holds. Default: 256MiB.
     pub range_bytes_max: ByteSize,
-    /// Most bytes that one compaction rewrites: a range is cut into slices at the borders of its SST files,
-    /// and only a single file that is larger makes a larger slice. Default: 64MiB, the size that RocksDB
-    /// gives its files.
+    /// Most bytes that one compaction rewrites: what hurts is cut into jobs at the borders of SST files. A
+    /// file that is larger, with what has to go with it, makes a larger job, and so do files that two jobs
+    /// would both rewrite. Default: 64MiB, the size that RocksDB gives its files.
     pub slice_bytes_max: ByteSize,
     /// How keys are shown: they are user data. Default: redacted.
     pub keys: KeyDisplay,
@@ -87,6 +95,8 @@ impl Default for Policy {
             off_peak: None,
             cooldown: TimeSpan::from_seconds(600),
             relief_ratio_min: 0.5,
+            ranker: RankerKind::default(),
+            margin: MarginPolicy::default(),
             guards: GuardPolicy::default(),
             range_bytes_max: ByteSize::from_bytes(256 << 20),
             slice_bytes_max: ByteSize::from_bytes(64 << 20),
@@ -144,9 +154,11 @@ pub struct Thresholds {
     pub tombstones_per_operation: u64,
     /// The same for block-cache misses. Default: 64.
     pub block_reads_per_operation: u64,
-    /// Least seek pain for a range to be acted on. Default: 5ms/s.
+    /// Least seek pain that one job, which is one compaction, has to relieve to be worth an action, with the
+    /// rankers that go by what readers lose. Default: 5ms/s.
     pub pain: PainRate,
-    /// Least deletions per entry in a range's SST files for it to be acted on, 0 to 1. Default: 0.1.
+    /// From this many deletions per entry in SST files on, 0 to 1, keys count as dense: the ranker density
+    /// acts on these alone, and no range has both dense and other files. Default: 0.1.
     pub density: f64,
 }
 
@@ -224,17 +236,6 @@ pub struct OffPeak {
     pub days: Option<Vec<Day>>,
     /// The budget while it is open.
     pub io_budget: IoBudget,
-}
-
-/// How keys are shown in plans, logs and the API.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum KeyDisplay {
-    /// First bytes and the length.
-    #[default]
-    Redacted,
-    /// Whole keys.
-    Shown,
 }
 
 /// Reads an optional field that is there: an empty one (`off_peak:` and then nothing, as in a text

@@ -26,6 +26,16 @@ pub fn families(evidence: &Evidence) -> Families<'_> {
     known.map(|(name, seen)| (name, Family::of(evidence, name, seen))).collect()
 }
 
+/// All column families that have files.
+pub(crate) fn families_with_files(evidence: &Evidence) -> Families<'_> {
+    let mut families = families(evidence);
+    for file in &evidence.files {
+        let name = file.column_family.as_str();
+        families.entry(name).or_insert_with(|| Family::of(evidence, name, &[]));
+    }
+    families
+}
+
 impl Family {
     fn of(evidence: &Evidence, name: &str, observations: &[&Observation]) -> Family {
         let files: Vec<&SstFile> = evidence.files.iter().filter(|file| file.column_family == name).collect();

@@ -4,9 +4,12 @@ pub(crate) mod attribution;
 pub(crate) mod candidate;
 mod families;
 pub(crate) mod join;
-pub(crate) mod ranker;
+mod quiet;
+pub mod ranker;
 
+pub(crate) use self::families::families_with_files;
 pub use self::families::{Families, Family, OBSERVATIONS_MAX, families};
+pub(crate) use self::quiet::quiet_ranges;
 
 use self::families::{by_column_family, observations_of};
 use crate::facts::evidence::{BlockReadSource, EventCosts, Evidence, Observation, SstFile};

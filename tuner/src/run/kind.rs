@@ -82,7 +82,7 @@ impl ActionKind {
 
     /// What it promises to those who verify it; `None` where nothing is measured afterwards.
     pub fn claim(&self) -> Option<Claim> {
-        let before = self.prediction()?;
+        let before = self.prediction().filter(|before| before.relief_seconds_per_second > 0.0)?;
         let promised_seconds_per_second = before.relief_seconds_per_second;
         Some(Claim { before, promised_seconds_per_second, windows_waited: 0, seen: Seen::default() })
     }

@@ -21,7 +21,7 @@ use super::state::ActionState;
 use super::step::step;
 use crate::back_off::{BackOff, Retry};
 use crate::daily::DailyBytes;
-use crate::evidence::PastAction;
+use crate::evidence::{Delivered, PastAction};
 use crate::plan::Rule;
 use crate::policy::Policy;
 use crate::schedule::io_budget_at;
@@ -559,5 +559,10 @@ fn past_action(action: &Action, place: &Place, now: Moment) -> Option<PastAction
         awaits_verdict: action.awaits_verification(),
         failures_in_a_row: verification.map_or(0, |verification| verification.failures_in_a_row),
         remedy: action.kind.remedy()?,
+        delivered: action.claim.as_ref().zip(verification).map(|(claim, verification)| Delivered {
+            pain_before_seconds_per_second: claim.before.pain_seconds_per_second,
+            delivered_seconds_per_second: verification.delivered_seconds_per_second,
+            operations_per_second: claim.before.operations_per_second,
+        }),
     })
 }

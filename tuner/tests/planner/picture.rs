@@ -19,10 +19,13 @@
 //! scan, and `weight=20` says that each stands for 20. `hits=` are blocks found in the cache, `timed=8
 //! fetched=2ms` says that eight of the operation's reads were timed and took 2 ms together; a last word
 //! `estimated` that the tombstones are an estimate. A past action is `helped` unless it is `pending` or
-//! `failed`, and a compaction unless it says `remedy=flush` or `remedy=options`.
+//! `failed`, and a compaction unless it says `remedy=flush` or `remedy=options`; with `before=40ms
+//! delivered=39ms operations=20` it says what readers lost a second, by how much that fell, and their pace.
+//! `device 20MiB` is what the disk reads or writes in a second.
 
 use sexton_tuner::evidence::{
-    BlockFetches, Counters, MemtableDeletions, Observation, PastAction, SeekKind, SentinelInterval, SstFile,
+    BlockFetches, Counters, Delivered, MemtableDeletions, Observation, PastAction, SeekKind,
+    SentinelInterval, SstFile,
 };
 use sexton_tuner::lineage::Lineage;
 use sexton_tuner::options::ColumnFamilyOptions;
@@ -66,6 +69,10 @@ pub fn parse_picture(text: &str) -> Result<Vec<Evidence>, String> {
                 if let Some(name) = &column_family {
                     evidence.column_families.entry(name.clone()).or_default();
                 }
+            }
+            "device" => {
+                let rate = parse_size(rest.first().ok_or("device needs a size")?)?;
+                evidence.device_bytes_per_second = Some(rate as f64);
             }
             "past" => {
                 evidence.past_actions.push(past(&fields, column_family.clone().ok_or("past needs a cf")?)?)
@@ -215,6 +222,14 @@ fn past(fields: &Fields<'_>, column_family: String) -> Result<PastAction, String
             Some("flush") => RemedyKind::Flush,
             Some("options") => RemedyKind::Options,
             _ => RemedyKind::Compact,
+        },
+        delivered: match (fields.named("before"), fields.named("delivered")) {
+            (Some(before), Some(delivered)) => Some(Delivered {
+                pain_before_seconds_per_second: parse_time(before)? as f64 / 1e9,
+                delivered_seconds_per_second: parse_time(delivered)? as f64 / 1e9,
+                operations_per_second: fields.number("operations")?.unwrap_or(u64::MAX) as f64,
+            }),
+            _ => None,
         },
     })
 }
