@@ -49,6 +49,11 @@ impl Post {
     /// Sends an event. Nobody waits for it where the loop has ended.
     pub fn send(&self, event: Event) {
         let _ = self.events.send(event);
+        self.ring();
+    }
+
+    /// Wakes the loop: something waits for it elsewhere.
+    pub fn ring(&self) {
         // A full pipe rings already.
         let _ = (&*self.bell).write(&[1]);
     }

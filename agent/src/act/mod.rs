@@ -28,6 +28,7 @@ use crate::inbox::Post;
 use acting::Acting;
 use inquiry::Inquiry;
 use restorations::Restorations;
+use sexton_hook_protocol::limits::LEASE_RENEWAL_INTERVAL;
 use sexton_inspect::process::is_alive;
 use sexton_journal::{Journal, clock};
 use sexton_tuner::policy::Policy;
@@ -92,8 +93,19 @@ impl Actor {
         std::mem::take(&mut self.has_changed)
     }
 
-    /// When a command has to be done at the latest.
+    /// Whether something is under way that is looked after now and then.
+    pub fn is_busy(&self) -> bool {
+        !self.acting.is_empty() || !self.inquiries.is_empty() || self.restorations.are_any()
+    }
+
+    /// When something else is due.
     pub fn deadline(&self) -> Option<Instant> {
-        self.restorations.commands.deadline()
+        let now = clock::now();
+        let since_tick = self.ticked + FOLLOW_INTERVAL;
+        let wake = self.ledger.next_wake(now).and_then(|wake| Instant::now().checked_add(now.until(&wake)));
+        let wake = wake.map(|wake| wake.max(since_tick));
+        let tended = self.restorations.tended.filter(|_| !self.ledger.settings().is_empty());
+        let tended = tended.map(|tended| tended + LEASE_RENEWAL_INTERVAL);
+        [self.restorations.commands.deadline(), wake, tended].into_iter().flatten().min()
     }
 }

@@ -34,6 +34,11 @@ impl Restorations {
         }
     }
 
+    /// Whether any setting is being restored.
+    pub fn are_any(&self) -> bool {
+        !self.options.is_empty() || !self.throttles.is_empty()
+    }
+
     /// Whether the agent's end, which has taken so long, is still put off.
     pub fn are_awaited(&self, since: Duration) -> bool {
         !self.options.is_empty() && since < OPTIONS_LIMIT

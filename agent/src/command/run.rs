@@ -3,6 +3,7 @@
 use crate::api;
 use crate::engine::{Control, Engine, EngineOptions};
 use crate::failure::Failure;
+use crate::inbox::Post;
 use crate::policy_file;
 use crate::snapshot::{COMMANDS_QUEUED_MAX, Command, Snapshot};
 use clap::Args;
@@ -69,7 +70,7 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let (publisher, snapshots) = watch::channel(Arc::new(Snapshot::default()));
     let (sender, commands) = mpsc::channel(COMMANDS_QUEUED_MAX);
-    let server = serve(listener, snapshots, sender, Arc::clone(&stop))?;
+    let server = serve(listener, snapshots, Asked { sender, stop: Arc::clone(&stop), post: engine.post() })?;
     info!(address = %arguments.listen, "serving the HTTP API");
     engine.run(&mut Control::new(publisher, commands, stop));
     drop(engine);
@@ -78,13 +79,30 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What is asked of the loop, which is woken by it.
+struct Asked {
+    sender: mpsc::Sender<Command>,
+    stop: Arc<AtomicBool>,
+    post: Post,
+}
+
+/// Takes commands to the loop until nobody sends any more.
+async fn forward(sender: mpsc::Sender<Command>, post: Post, mut commands: mpsc::Receiver<Command>) {
+    while let Some(command) = commands.recv().await {
+        if sender.send(command).await.is_ok() {
+            post.ring();
+        }
+    }
+}
+
 /// The listening half: it sees published snapshots and a channel for commands, and nothing else.
 fn serve(
     listener: TcpListener,
     snapshots: watch::Receiver<Arc<Snapshot>>,
-    commands: mpsc::Sender<Command>,
-    stop: Arc<AtomicBool>,
+    asked: Asked,
 ) -> Result<JoinHandle<()>, Failure> {
+    let Asked { sender, stop, post } = asked;
+    let (commands, received) = mpsc::channel(COMMANDS_QUEUED_MAX);
     let failure =
         |error| Failure::new(format!("cannot start the HTTP server: {error}"), "see the system's message");
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -99,6 +117,7 @@ fn serve(
             Ok((signal(kinds.0)?, signal(kinds.1)?, signal(kinds.2)?))
         })
         .map_err(failure)?;
+    runtime.spawn(forward(sender, post.clone(), received));
     let reload = commands.clone();
     runtime.spawn(async move {
         while hangup.recv().await.is_some() {
@@ -112,6 +131,7 @@ fn serve(
             tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
             info!("stopping");
             stop.store(true, Ordering::Relaxed);
+            post.ring();
         };
         if let Err(error) = runtime.block_on(api::serve(listener, snapshots, commands, shutdown)) {
             tracing::error!(%error, "the HTTP server stopped");

@@ -3,13 +3,8 @@
 use crate::snapshot::{Command, Snapshot};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tracing::info;
-
-/// How often commands are looked for while the engine waits: nobody minds a quarter of a second, and an idle
-/// agent seldom wakes.
-pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 pub struct Control {
     publisher: Option<watch::Sender<Arc<Snapshot>>>,

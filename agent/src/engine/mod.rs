@@ -14,12 +14,11 @@ pub use control::Control;
 pub use error::EngineError;
 
 use crate::act::Actor;
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, Post};
 use crate::observe::{self, Due, OPENING_TIME_MAX, Observer, Roster, Sessions};
 use crate::publish::Known;
 use crate::snapshot::Snapshot;
 use crate::worker::LeftBehind;
-use control::POLL_INTERVAL;
 use planning::Planned;
 use policy_watch::{News, PolicyWatch, Trouble};
 use sexton_journal::{EventKind, Journal};
@@ -42,6 +41,10 @@ const TOTALS_WAIT: Duration = Duration::from_millis(500);
 
 /// Longest that `sexton plan` waits for them: as long as a session may take.
 const JOIN_WAIT_ONCE: Duration = Duration::from_secs(60);
+
+/// How often what is under way is looked after: nobody minds a quarter of a second. An idle agent wakes when
+/// something is due, or happens.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What an engine is to do.
 #[derive(Clone, Debug)]
@@ -130,20 +133,25 @@ impl Engine {
         Ok(engine)
     }
 
+    /// What wakes the loop: whoever asks something of it rings.
+    pub(crate) fn post(&self) -> Post {
+        self.observer.post.clone()
+    }
+
     /// Cycles until told to stop.
     pub fn run(&mut self, control: &mut Control) {
         while !control.stopped() {
             self.advance(control);
-            self.turn(control, POLL_INTERVAL);
+            self.turn(control, self.cycle_due());
         }
         self.actor.end(&mut self.observer);
         while self.actor.is_acting() {
-            self.turn(control, POLL_INTERVAL);
+            self.turn(control, None);
         }
         self.actor.restore_all(&mut self.observer);
         let began = Instant::now();
         while self.actor.awaits_restored(began.elapsed()) {
-            self.turn(control, POLL_INTERVAL);
+            self.turn(control, None);
         }
         self.actor.tell_unrestored();
     }
@@ -154,7 +162,7 @@ impl Engine {
         self.always_window = true;
         while self.cycles == 0 {
             self.advance(&mut control);
-            self.turn(&mut control, POLL_INTERVAL);
+            self.turn(&mut control, self.cycle_due());
         }
         self.snapshot()
     }
@@ -254,10 +262,10 @@ impl Engine {
         (self.phase, self.phase_until) = (Phase::Resting, self.cycle_started + interval);
     }
 
-    /// Waits until something has happened, at most for `limit`, and takes it in. What changed is published at
-    /// once.
-    fn turn(&mut self, control: &mut Control, limit: Duration) {
-        let patience = self.patience(limit);
+    /// Waits until something has happened or is due, at the latest the cycle, and takes it in. What changed
+    /// is published at once.
+    fn turn(&mut self, control: &mut Control, cycle_due: Option<Instant>) {
+        let patience = self.patience(cycle_due);
         self.observer.wait_beside(self.inbox.descriptor(), patience);
         control.take_commands();
         let mut changed = self.observer.let_go();
@@ -279,12 +287,22 @@ impl Engine {
         }
     }
 
+    /// When the cycle goes on, whatever happens; `None`: it is followed.
+    fn cycle_due(&self) -> Option<Instant> {
+        Some(self.phase_until).filter(|_| self.phase != Phase::Sampling)
+    }
+
     /// Until something is due.
-    fn patience(&self, limit: Duration) -> Duration {
-        let phase = Some(self.phase_until).filter(|_| self.phase != Phase::Sampling);
-        let due = self.observer.deadline().into_iter().chain(self.actor.deadline()).chain(phase).min();
-        let limit = if self.observer.has_open_windows() { limit.min(observe::POLL_INTERVAL) } else { limit };
-        due.map_or(limit, |due| limit.min(due.saturating_duration_since(Instant::now())))
+    fn patience(&self, cycle_due: Option<Instant>) -> Duration {
+        let is_followed = cycle_due.is_none() || self.actor.is_busy() || self.observer.has_trouble();
+        let now = Instant::now();
+        let followed = match self.observer.has_open_windows() {
+            true => Some(now + observe::POLL_INTERVAL),
+            false => is_followed.then_some(now + FOLLOW_INTERVAL),
+        };
+        let due = [self.observer.deadline(), self.actor.deadline(), cycle_due, followed];
+        let next = due.into_iter().flatten().min();
+        next.map_or(FOLLOW_INTERVAL, |next| next.saturating_duration_since(now))
     }
 
     /// Looks at the policy's file; gives whether another one is in force now.

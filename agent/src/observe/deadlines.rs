@@ -7,6 +7,12 @@ use sexton_journal::EventKind;
 use std::time::Instant;
 
 impl Observer {
+    /// Whether targets give no answers, and are tried again now and then.
+    pub fn has_trouble(&self) -> bool {
+        let mut watched = self.roster.watched.iter();
+        watched.any(|watched| watched.worker.trouble().is_some() || watched.prober.trouble().is_some())
+    }
+
     /// When the next request has to be done.
     pub fn deadline(&self) -> Option<Instant> {
         let of_target =

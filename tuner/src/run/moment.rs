@@ -47,11 +47,6 @@ impl Moment {
         }
     }
 
-    /// Whether a deadline has come.
-    pub fn has_reached(&self, deadline: &Moment) -> bool {
-        self.until(deadline).is_zero()
-    }
-
     /// Time left until a deadline.
     pub fn until(&self, deadline: &Moment) -> Duration {
         deadline.since(self)
@@ -90,8 +85,8 @@ mod tests {
         assert_eq!(set_ahead.since(&began), Duration::from_secs(3));
         let set_back = moment(10, 7, 104);
         assert_eq!(set_back.since(&began), Duration::from_secs(4));
-        assert!(!set_ahead.has_reached(&began.plus(Duration::from_secs(4))));
-        assert!(set_back.has_reached(&began.plus(Duration::from_secs(4))));
+        assert!(!set_ahead.until(&began.plus(Duration::from_secs(4))).is_zero());
+        assert!(set_back.until(&began.plus(Duration::from_secs(4))).is_zero());
     }
 
     #[test]
