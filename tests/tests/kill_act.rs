@@ -47,6 +47,7 @@ fn policy(pid: u32) -> String {
             "\
 thresholds: {{ tombstones_per_operation: 100, block_reads_per_operation: 64, pain: 1ns/s, density: 0.0 }}
 margin: {{ benefit_cost_ratio_min: 0 }}
+relief_ratio_min: 0
 loop: {{ interval: 300ms, window: 200ms, survey: 300ms }}
 probes: {{ budget: 50% }}
 io_budget: {{ rate: 1GiB/s, burst: 100GiB }}

@@ -528,6 +528,7 @@ impl Case {
                     levels: &levels,
                     parts: &parts,
                     sites: &[site],
+                    resting: &[],
                     slice_bytes_max,
                     value: &|job: &Job| job.relief_seconds_per_second,
                 };

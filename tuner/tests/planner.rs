@@ -87,6 +87,7 @@ impl State {
             levels: &levels,
             parts: &files,
             sites: &[Site { range: &range, relief_seconds_per_second: 1.0, are_in_memtables }],
+            resting: &[],
             slice_bytes_max: parse_size(argument("max").ok_or("jobs needs max=")?)?,
             value: &|job: &Job| job.relief_seconds_per_second,
         });

@@ -53,6 +53,8 @@ pub struct JobInput<'a> {
     pub parts: &'a [&'a SstFile],
     /// What hurts: in order, and disjoint.
     pub sites: &'a [Site<'a>],
+    /// Keys that have to rest: no job has both these and others, so that the others need not.
+    pub resting: &'a [&'a KeyRange],
     /// Most bytes that a job rewrites, but for one that no border divides.
     pub slice_bytes_max: u64,
     /// What a job is good for; by it per byte jobs are found.
@@ -247,7 +249,12 @@ struct Growth<'a> {
 
 impl<'a> Growth<'a> {
     fn of(input: &'a JobInput<'a>) -> Growth<'a> {
-        let mut cells = cells(input, &input.levels.borders());
+        let mut borders = input.levels.borders();
+        let ends = input.resting.iter().flat_map(|range| [Some(&range.begin), range.end.as_ref()]);
+        borders.extend(ends.flatten().cloned());
+        borders.sort();
+        borders.dedup();
+        let mut cells = cells(input, &borders);
         if cells.len() > PARTS_MAX {
             let mut order: Vec<usize> = (0..cells.len()).collect();
             let measure = |at: &usize| {
@@ -318,7 +325,11 @@ impl<'a> Growth<'a> {
     /// The job with one more part, where that is good for it.
     fn joined(&self, job: &Job, at: usize, best: f64, with: fn(&Job, &Job) -> Job) -> Option<Job> {
         let cell = self.cells.get(at).filter(|_| self.is_taken.get(at) == Some(&false))?;
-        let both = with(job, cell).priced(self.input.levels);
+        let both = with(job, cell);
+        if self.input.resting.iter().any(|range| range.overlaps(&both.range)) {
+            return None;
+        }
+        let both = both.priced(self.input.levels);
         let added_bytes = both.price_bytes().saturating_sub(job.price_bytes());
         let limit = self.input.slice_bytes_max.max(job.cost_bytes).max(cell.cost_bytes);
         let is_shared = added_bytes as f64 <= cell.price_bytes() as f64 * ADDED_SHARE_MAX;
@@ -366,6 +377,15 @@ mod tests {
 
     /// Sites are ranges and what they relieve.
     fn found(files: &[SstFile], sites: &[(KeyRange, f64)], slice_bytes_max: u64) -> Vec<Job> {
+        found_beside(files, sites, &[], slice_bytes_max)
+    }
+
+    fn found_beside(
+        files: &[SstFile],
+        sites: &[(KeyRange, f64)],
+        resting: &[KeyRange],
+        slice_bytes_max: u64,
+    ) -> Vec<Job> {
         let files: Vec<&SstFile> = files.iter().collect();
         let levels = Levels::of(&files, &ColumnFamilyOptions::default());
         let site = |(range, relief): &'_ (KeyRange, f64)| (range.clone(), *relief);
@@ -378,7 +398,15 @@ mod tests {
                 are_in_memtables: false,
             })
             .collect();
-        jobs(&JobInput { levels: &levels, parts: &files, sites: &sites, slice_bytes_max, value: &relief })
+        let resting: Vec<&KeyRange> = resting.iter().collect();
+        jobs(&JobInput {
+            levels: &levels,
+            parts: &files,
+            sites: &sites,
+            resting: &resting,
+            slice_bytes_max,
+            value: &relief,
+        })
     }
 
     fn cut(files: &[SstFile], begin: u8, end: u8, slice_bytes_max: u64) -> Vec<Job> {
@@ -420,6 +448,17 @@ mod tests {
             "{}",
             jobs[0].relief_seconds_per_second
         );
+    }
+
+    /// What was compacted lately rests, and what hurts beside it in the same file does not have to.
+    #[test]
+    fn what_rests_keeps_no_others_from_being_compacted() {
+        let files = [file(6, 0, 240, 64 * MIB, 200)];
+        let sites = [(range(0, 20), 0.1), (range(40, 60), 0.1), (range(80, 100), 0.1)];
+        assert_eq!(found(&files, &sites, 64 * MIB).len(), 1);
+        let jobs = found_beside(&files, &sites, &[range(50, 70)], 64 * MIB);
+        let ranges: Vec<KeyRange> = jobs.iter().map(|job| job.range.clone()).collect();
+        assert_eq!(ranges, [range(0, 50), range(50, 60), range(80, 100)]);
     }
 
     #[test]
@@ -469,7 +508,14 @@ mod tests {
         let range = range(0, 10);
         let site = Site { range: &range, relief_seconds_per_second: 1.0, are_in_memtables: false };
         let (sites, value) = ([site], &relief);
-        let input = JobInput { levels: &levels, parts: &files, sites: &sites, slice_bytes_max: KIB, value };
+        let input = JobInput {
+            levels: &levels,
+            parts: &files,
+            sites: &sites,
+            resting: &[],
+            slice_bytes_max: KIB,
+            value,
+        };
         let whole = column_family(&input);
         assert_eq!((whole.range, whole.bottommost), (KeyRange::everything(), Bottommost::Force));
         assert_eq!((whole.cost_bytes, whole.share.deletions), (640 * MIB, 50));
@@ -555,7 +601,12 @@ mod tests {
                 })
                 .collect();
             let input = JobInput {
-                levels: &levels, parts: &all, sites: &hurting, slice_bytes_max: limit, value: &relief,
+                levels: &levels,
+                parts: &all,
+                sites: &hurting,
+                resting: &[],
+                slice_bytes_max: limit,
+                value: &relief,
             };
             let cells = cells(&input, &levels.borders());
             let mut best = 0.0_f64;

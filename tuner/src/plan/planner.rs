@@ -255,6 +255,7 @@ impl<'a> Planner<'a> {
             levels: &family.levels,
             parts: &parts,
             sites: &sites,
+            resting: &self.resting(evidence, column_family),
             slice_bytes_max: self.input.policy.slice_bytes_max.bytes(),
             value: &value,
         };
@@ -452,6 +453,16 @@ impl<'a> Planner<'a> {
         });
         has_rested(past, self.input.policy.cooldown, self.input.now.as_second())
             .map_err(|resting| (resting.rule, resting.reason))
+    }
+
+    /// Keys of a column family that have to rest from compactions.
+    fn resting<'e>(&self, evidence: &'e Evidence, column_family: &str) -> Vec<&'e KeyRange> {
+        let (cooldown, now) = (self.input.policy.cooldown, self.input.now.as_second());
+        let past = evidence.past_actions.iter().filter(|past| {
+            let is_compaction = past.remedy == RemedyKind::Compact && past.column_family == column_family;
+            is_compaction && has_rested(std::iter::once(*past), cooldown, now).is_err()
+        });
+        past.map(|past| &past.range).collect()
     }
 
     /// Takes flushes, and then slices out of the queue, best first, as far as the budget goes; returns what
