@@ -73,7 +73,7 @@ fuzz: build ## A million changed inputs to each parser of foreign bytes and to t
 	SEXTON_FUZZ_RUNS=$(FUZZ_RUNS) cargo test $(BUILD) --test hook_fuzz -- --nocapture
 
 simulate: ## A million random histories of actions, with faults: what make test runs a tenth of (five minutes of a processor).
-	SEXTON_SIMULATION_HISTORIES=$(HISTORIES) cargo test $(BUILD) --lib -- simulation:: --nocapture 2>&1 | \
+	SEXTON_SIMULATION_HISTORIES=$(HISTORIES) cargo test $(BUILD) --lib -- simulation::faults:: --nocapture 2>&1 | \
 	    grep -v -e '^running 0 tests' -e ' 0 passed; 0 failed' -e '^$$'
 
 e2e: build ## End-to-end tests on real processes, with real BPF (root), and promtool on the Prometheus rules.

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use sexton::command::{
-    Arguments, Command, completions, doctor, events, observe, plan, policy, run, targets, top,
+    Arguments, Command, completions, doctor, events, observe, plan, policy, run, simulate, targets, top,
 };
 use std::process::ExitCode;
 
@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         Command::Events(arguments) => events::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Targets(arguments) => targets::run(arguments),
+        Command::Simulate(arguments) => simulate::run(arguments),
         Command::Policy(arguments) => policy::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
         Command::KeepPerfLevel(arguments) => return sexton_execute::perf_level::child::main(*arguments),

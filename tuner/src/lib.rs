@@ -12,8 +12,7 @@ pub mod plan;
 pub mod policy;
 pub mod rank;
 pub mod run;
-#[cfg(test)]
-mod simulation;
+pub mod simulation;
 pub mod verify;
 pub mod words;
 

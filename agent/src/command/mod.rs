@@ -8,6 +8,7 @@ pub mod observe;
 pub mod plan;
 pub mod policy;
 pub mod run;
+pub mod simulate;
 pub mod targets;
 pub mod top;
 
@@ -41,6 +42,7 @@ Examples:
   sexton targets --pid 4711                   what can be read in process 4711, and what cannot, and why
   sexton observe --pid 4711 --seconds 5       arm the probes for 5 seconds and show what they saw
   sexton plan --once --json                   one cycle, the plan as JSON, nothing is changed
+  sexton simulate queue --plot queue.svg      what a policy would come to, on a simulated workload
   curl -s localhost:9776/api/v1/ranges        the worst key ranges of a running agent
 
 Environment:
@@ -66,6 +68,8 @@ pub enum Command {
     Doctor(doctor::DoctorArguments),
     /// List the processes of this node that have a RocksDB inside, or all that is known of one.
     Targets(targets::TargetsArguments),
+    /// Play a policy on a described workload, in simulated time.
+    Simulate(simulate::SimulateArguments),
     /// Check policies, or print their JSON Schema.
     Policy(policy::PolicyArguments),
     /// Print a shell's completion script.

@@ -4,10 +4,10 @@
 use super::agent::{Agent, Models};
 use super::fault::Fault;
 use super::oracle::{Disk, Oracle};
-use super::random::Random;
 use super::world::{SECOND_NS, World};
 use crate::policy::{ByteRate, ByteSize, Policy, TimeSpan};
 use crate::run::{ProcessId, SettingEvent};
+use crate::simulation::random::Random;
 use std::collections::BTreeMap;
 
 /// Turns of a history.

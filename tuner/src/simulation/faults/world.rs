@@ -1,10 +1,10 @@
 //! What is outside of the agent: time, block devices, processes with databases, and the jobs that run in
 //! them.
 
-use super::random::Random;
 use crate::run::{
     ActionId, DatabaseIdentity, DeviceId, JobEnd, JobId, JobResult, JobStatus, Moment, ProcessId,
 };
+use crate::simulation::random::Random;
 use jiff::Timestamp;
 use std::time::Duration;
 

@@ -1,0 +1,191 @@
+//! The tree as the agent would see it: files, memtables and painful operations, in the tuner's own terms.
+
+use super::names::Names;
+use super::reader::{Counts, Reader};
+use super::tree::Tree;
+use crate::facts::evidence::{
+    BlockFetches, Counters, Evidence, MemtableDeletions, Observation, SeekKind, SentinelInterval, SstFile,
+};
+use crate::facts::key::Key;
+
+/// How a reader is positioned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    Seek(u64),
+    SeekForPrev(u64),
+    SeekToFirst,
+    SeekToLast,
+}
+
+/// A positioning call and the calls that follow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walk {
+    pub position: Position,
+    /// `Next` or `Prev` at most so often.
+    pub steps: u64,
+    pub is_forward: bool,
+}
+
+/// What a walk met.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Walked {
+    pub seek: Counts,
+    pub scan: Counts,
+    /// The last key that was looked at.
+    pub end: Option<u64>,
+}
+
+impl Walk {
+    pub fn on(&self, reader: &mut Reader<'_>) -> Walked {
+        let before = reader.counts();
+        match self.position {
+            Position::Seek(key) => reader.seek(key),
+            Position::SeekForPrev(key) => reader.seek_for_prev(key),
+            Position::SeekToFirst => reader.seek_to_first(),
+            Position::SeekToLast => reader.seek_to_last(),
+        }
+        let sought = reader.counts();
+        for _ in 0..self.steps {
+            if reader.key().is_none() {
+                break;
+            }
+            if self.is_forward { reader.next() } else { reader.prev() }
+        }
+        Walked { seek: sought.minus(before), scan: reader.counts().minus(sought), end: reader.last_key() }
+    }
+}
+
+/// What events take a reader, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Prices {
+    pub seek_ns: u64,
+    pub tombstone_ns: u64,
+    /// Each other entry that is stepped over.
+    pub entry_ns: u64,
+}
+
+impl Default for Prices {
+    fn default() -> Prices {
+        Prices { seek_ns: 5_000, tombstone_ns: 200, entry_ns: 100 }
+    }
+}
+
+impl Prices {
+    /// Time that a walk takes.
+    pub fn walk_ns(&self, walked: &Walked) -> u64 {
+        self.seek_ns + self.part_ns(&walked.seek) + self.part_ns(&walked.scan)
+    }
+
+    /// The part of it that goes into tombstones.
+    pub fn pain_ns(&self, walked: &Walked) -> u64 {
+        (walked.seek.deletes_skipped + walked.scan.deletes_skipped) * self.tombstone_ns
+    }
+
+    fn part_ns(&self, counts: &Counts) -> u64 {
+        (counts.deletes_skipped + counts.range_del_reseeks) * self.tombstone_ns
+            + (counts.keys_skipped + counts.merges) * self.entry_ns
+    }
+}
+
+fn counters(counts: &Counts) -> Counters {
+    Counters {
+        tombstones_skipped: counts.deletes_skipped,
+        keys_skipped: counts.keys_skipped,
+        ..Counters::default()
+    }
+}
+
+impl Tree {
+    /// The live files.
+    pub fn files(&self, column_family: &str) -> Vec<SstFile> {
+        let names = self.settings.names;
+        let levels = (0..).zip(&self.levels);
+        let file = |level: u32, file: &super::file::File| SstFile {
+            number: file.number,
+            column_family: column_family.to_owned(),
+            level,
+            size_bytes: file.size_bytes,
+            entries: file.entries_count(),
+            deletions: file.deletions,
+            smallest: names.key(file.smallest),
+            largest: names.key(file.largest),
+        };
+        levels.flat_map(|(level, files)| files.iter().map(move |one| file(level, one))).collect()
+    }
+
+    /// Bytes of the live files.
+    pub fn size_bytes(&self) -> u64 {
+        (0..self.levels.len()).map(|level| self.level_bytes(level)).sum()
+    }
+
+    /// Deletions in files and in the memtable.
+    pub fn deletions(&self) -> u64 {
+        let in_files: u64 = self.levels.iter().flatten().map(|file| file.deletions).sum();
+        in_files + self.memtable_deletions().total()
+    }
+
+    pub fn names(&self) -> Names {
+        self.settings.names
+    }
+
+    /// Deletions in the memtable.
+    pub fn memtable_deletions(&self) -> MemtableDeletions {
+        let entries = self.memtable_entries();
+        let points = entries.iter().filter(|entry| entry.kind.is_deletion()).count();
+        MemtableDeletions { active: points as u64, immutable: 0 }
+    }
+
+    /// The record that the probes would make of a walk.
+    pub fn observation(
+        &self,
+        column_family: &str,
+        walk: &Walk,
+        walked: &Walked,
+        prices: &Prices,
+    ) -> Observation {
+        let names = self.settings.names;
+        let (kind, key) = match walk.position {
+            Position::Seek(key) => (SeekKind::Seek, names.key(key)),
+            Position::SeekForPrev(key) => (SeekKind::SeekForPrev, names.key(key)),
+            Position::SeekToFirst => (SeekKind::SeekToFirst, Key::default()),
+            Position::SeekToLast => (SeekKind::SeekToLast, Key::default()),
+        };
+        let scan_ns = prices.part_ns(&walked.scan);
+        Observation {
+            column_family: Some(column_family.to_owned()),
+            kind,
+            key,
+            end_key: walked.end.map(|end| names.key(end)),
+            seek: counters(&walked.seek),
+            scan: counters(&walked.scan),
+            seek_latency_ns: prices.walk_ns(walked) - scan_ns,
+            scan_elapsed_ns: scan_ns,
+            block_fetches: BlockFetches::default(),
+            estimated: false,
+            ambiguous: false,
+            weight: 1,
+        }
+    }
+
+    /// Adds the tree to a database's evidence, under the name of its column family.
+    pub fn add_to(&self, evidence: &mut Evidence, column_family: &str) {
+        evidence.files.extend(self.files(column_family));
+        evidence.memtables.insert(column_family.to_owned(), self.memtable_deletions());
+        evidence.column_families.insert(column_family.to_owned(), self.settings.options.clone());
+    }
+}
+
+/// Puts a window's operations into a database's evidence. Those that skipped a tombstone are recorded.
+pub fn observe(evidence: &mut Evidence, operations: &[Observation], duration_ns: u64) {
+    let is_painful = |one: &&Observation| one.total().tombstones_skipped > 0;
+    let total = operations.iter().map(Observation::weighted).fold(Counters::default(), Counters::plus);
+    evidence.observations.extend(operations.iter().filter(is_painful).cloned());
+    let window = &mut evidence.window;
+    window.duration_ns = duration_ns;
+    window.operations += operations.iter().map(|operation| operation.weight).sum::<u64>();
+    window.operations_recorded += operations.iter().filter(is_painful).count() as u64;
+    window.attributed = window.attributed.plus(total);
+    window.recorded = window.recorded.plus(total);
+    window.total = window.total.plus(total);
+    evidence.sentinel = SentinelInterval { duration_ns, counters: evidence.window.total };
+}

@@ -1,0 +1,18 @@
+//! A workload on a tree, for hours of simulated time, and somebody who decides what is compacted.
+//!
+//! A [`Workload`] says which keys are written, deleted and listed, and how often. [`play`] plays it against a
+//! [`Strategy`]: the real planner with some policy, or something as simple as a compaction every so often.
+//! What readers lose and what was written for it is counted exactly, whatever the planner was shown.
+
+mod builtin;
+mod choice;
+mod description;
+mod operator;
+mod play;
+mod report;
+
+pub use builtin::{BUILTIN, builtin};
+pub use description::{Workload, WorkloadError};
+pub use operator::Strategy;
+pub use play::play;
+pub use report::{Report, Sample};

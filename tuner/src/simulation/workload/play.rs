@@ -1,0 +1,187 @@
+//! The loop: writes, what RocksDB does by itself, readers, and whoever decides.
+
+use super::choice::Extent;
+use super::description::{Choice, ReaderGroup, Workload, Write, Writer};
+use super::operator::{COLUMN_FAMILY, Done, Operator, Strategy, TARGET};
+use super::report::{Report, Sample};
+use crate::facts::evidence::{Counters, Evidence, Observation};
+use crate::lsm::cost::Bottommost;
+use crate::policy::{Policy, TimeSpan};
+use crate::rank::AssessError;
+use crate::simulation::lsm::entry::Kind;
+use crate::simulation::lsm::picture::{Position, Prices, Walk, observe};
+use crate::simulation::lsm::{Tree, Work};
+use crate::simulation::random::Random;
+use jiff::Timestamp;
+
+/// When simulated time begins, in seconds since the Unix epoch: a Monday, at midnight.
+const BEGINNING_UNIX_S: i64 = 1_767_571_200;
+
+/// Most walks of one group of readers in one interval: the others are taken to have met the same.
+const WALKS_MAX: u64 = 10;
+
+/// Most steps of a write or list, so that a description with absurd numbers ends.
+const WRITES_PER_INTERVAL_MAX: u64 = 5_000_000;
+
+/// Plays a workload; the same seed plays the same.
+///
+/// # Errors
+/// What the planner cannot make sense of.
+pub fn play(workload: &Workload, strategy: Strategy, seed: u64) -> Result<Report, AssessError> {
+    let policy = match &strategy {
+        Strategy::Planner(policy) => (**policy).clone(),
+        _ => Policy::default(),
+    };
+    let mut player = Player::new(workload, &policy, seed);
+    let mut operator = Operator::new(strategy);
+    let interval = policy.timing.interval.max(TimeSpan::from_seconds(1));
+    let interval_s = interval.duration().as_secs();
+    let mut report = Report::new(&workload.name);
+    for turn in 1..=workload.duration.duration().as_secs() / interval_s {
+        let by_rocksdb = player.write(interval_s as f64, turn);
+        let (evidence, pain_seconds) = player.read(interval_s as f64, turn);
+        let at_seconds = turn * interval_s;
+        let now = BEGINNING_UNIX_S.saturating_add(i64::try_from(at_seconds).unwrap_or(i64::MAX));
+        let now = Timestamp::from_second(now).unwrap_or(Timestamp::UNIX_EPOCH);
+        let done: Done = operator.act(&mut player.tree, evidence, now)?;
+        report.add(Sample {
+            at_seconds,
+            pain_seconds_per_second: pain_seconds / interval_s as f64,
+            actions: done.actions,
+            actions_in_vain: done.in_vain,
+            written_bytes: done.work.written_bytes,
+            read_bytes: done.work.read_bytes,
+            written_by_rocksdb_bytes: by_rocksdb.written_bytes,
+            deletions: player.tree.deletions(),
+            size_bytes: player.tree.size_bytes(),
+        });
+    }
+    Ok(report)
+}
+
+struct Player<'w> {
+    workload: &'w Workload,
+    tree: Tree,
+    extent: Extent,
+    seed: u64,
+    prices: Prices,
+    window_seconds: f64,
+}
+
+impl<'w> Player<'w> {
+    fn new(workload: &'w Workload, policy: &Policy, seed: u64) -> Player<'w> {
+        let mut tree = Tree::new(workload.settings());
+        for key in 0..workload.load {
+            tree.write(key, Kind::Put, workload.value_bytes);
+            if tree.is_memtable_full() {
+                tree.settle(u64::MAX);
+            }
+        }
+        tree.compact_range(None, None, Bottommost::Default);
+        let interval = policy.timing.interval.duration().as_secs_f64();
+        let window_seconds = policy.timing.window.duration().as_secs_f64().clamp(0.001, interval.max(0.001));
+        let extent = Extent { oldest: 0, end: workload.load };
+        Player { workload, tree, extent, seed, prices: Prices::default(), window_seconds }
+    }
+
+    /// An interval's writes, and what RocksDB makes of them.
+    fn write(&mut self, seconds: f64, turn: u64) -> Work {
+        let mut random = Random::of(self.seed, turn * 2);
+        let mut work = Work::default();
+        let mut left: Vec<(Writer, u64)> = (self.workload.writers.iter())
+            .map(|writer| (*writer, times(writer.per_second * seconds, &mut random)))
+            .collect();
+        let mut written: u64 = 0;
+        // Taken in turns, as they are mixed in time.
+        while left.iter().any(|(_, times)| *times > 0) && written < WRITES_PER_INTERVAL_MAX {
+            for (writer, times) in left.iter_mut().filter(|(_, times)| *times > 0) {
+                *times -= 1;
+                written += writer.run;
+                self.write_run(writer, &mut random);
+                if self.tree.is_memtable_full() {
+                    work = work.plus(self.tree.settle(u64::MAX));
+                }
+            }
+        }
+        work
+    }
+
+    fn write_run(&mut self, writer: &Writer, random: &mut Random) {
+        let Some(first) = self.extent.choose(writer.at, writer.run, random) else { return };
+        match writer.operation {
+            Write::DeleteRange => self.tree.delete_range(first, first.saturating_add(writer.run)),
+            operation => {
+                for key in first..first.saturating_add(writer.run) {
+                    self.tree.write(key, operation.kind(), self.workload.value_bytes);
+                }
+            }
+        }
+    }
+
+    /// An interval's readers: what the agent sees of them, and what they lose in truth, in seconds.
+    fn read(&mut self, seconds: f64, turn: u64) -> (Evidence, f64) {
+        let mut random = Random::of(self.seed, turn * 2 + 1);
+        let mut seen = Seen::default();
+        let view = self.tree.view();
+        for group in &self.workload.readers {
+            let operations = group.per_second * seconds;
+            let distinct = match group.at {
+                Choice::First | Choice::Oldest { .. } | Choice::Within { count: 1, .. } => 1,
+                _ => WALKS_MAX,
+            };
+            let walks = (operations.ceil() as u64).min(distinct);
+            for _ in 0..walks {
+                let Some(walk) = walk_of(group, &mut self.extent, &mut random) else { continue };
+                let walked = walk.on(&mut view.reader());
+                let each = operations / walks as f64;
+                let observation = self.tree.observation(COLUMN_FAMILY, &walk, &walked, &self.prices);
+                seen.pain_ns += self.prices.pain_ns(&walked) as f64 * each;
+                seen.tombstones += observation.total().tombstones_skipped as f64 * each;
+                let in_window = each * self.window_seconds / seconds;
+                let weight = times(in_window, &mut random);
+                if weight > 0 {
+                    seen.operations.push(Observation { weight, ..observation });
+                }
+            }
+        }
+        (self.evidence(&seen, seconds), seen.pain_ns / 1e9)
+    }
+
+    fn evidence(&self, seen: &Seen, seconds: f64) -> Evidence {
+        let mut evidence =
+            Evidence { target: TARGET.to_owned(), database: "/simulated".to_owned(), ..Evidence::default() };
+        self.tree.add_to(&mut evidence, COLUMN_FAMILY);
+        let window_ns = (self.window_seconds * 1e9) as u64;
+        observe(&mut evidence, &seen.operations, window_ns);
+        evidence.sentinel.duration_ns = (seconds * 1e9) as u64;
+        evidence.sentinel.counters =
+            Counters { tombstones_skipped: seen.tombstones as u64, ..Counters::default() };
+        evidence
+    }
+}
+
+/// What an interval's readers met.
+#[derive(Default)]
+struct Seen {
+    /// Those in the window.
+    operations: Vec<Observation>,
+    tombstones: f64,
+    pain_ns: f64,
+}
+
+fn walk_of(group: &ReaderGroup, extent: &mut Extent, random: &mut Random) -> Option<Walk> {
+    let key = extent.choose(group.at, 1, random)?;
+    let position = match (group.at, group.backwards) {
+        (Choice::First, false) => Position::SeekToFirst,
+        (Choice::First, true) => Position::SeekToLast,
+        (_, false) => Position::Seek(key),
+        (_, true) => Position::SeekForPrev(key),
+    };
+    Some(Walk { position, steps: group.list, is_forward: !group.backwards })
+}
+
+/// A whole number that is so much on average.
+fn times(mean: f64, random: &mut Random) -> u64 {
+    let whole = mean.max(0.0).floor();
+    whole as u64 + u64::from(random.per_mille(((mean - whole) * 1_000.0) as u64))
+}
