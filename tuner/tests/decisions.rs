@@ -62,6 +62,22 @@ fn policy() -> Policy {
     Policy::parse(POLICY).unwrap()
 }
 
+/// What each case comes to, in their order; all cores work on them.
+fn of_all_cases<Found: Send>(of: impl Fn(u64) -> Found + Sync) -> Vec<Found> {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+    let part =
+        |thread: u64| (thread * CASES / threads..(thread + 1) * CASES / threads).map(&of).collect::<Vec<_>>();
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = (0..threads).map(|thread| scope.spawn(move || part(thread))).collect();
+        parts.into_iter().flat_map(|part| part.join().unwrap()).collect()
+    })
+}
+
+/// The cases of which something is true.
+fn cases_where(is_so: impl Fn(u64) -> bool + Sync) -> Vec<u64> {
+    of_all_cases(|seed| is_so(seed).then_some(seed)).into_iter().flatten().collect()
+}
+
 /// A group of readers that all do the same, and how often a second.
 #[derive(Clone, Copy, Debug)]
 struct Group {
@@ -236,21 +252,19 @@ fn best_job(case: &Case) -> f64 {
 #[test]
 fn a_plan_is_nearly_as_good_as_the_best_job() {
     let policy = policy();
-    let mut shares: Vec<(f64, u64)> = Vec::new();
-    for seed in 0..CASES {
+    let share = |seed: u64| {
         let case = Case::new(seed);
-        if case.pain(&case.tree) < policy.thresholds.pain.seconds_per_second() {
-            continue;
-        }
-        let best = best_job(&case);
+        let hurts = case.pain(&case.tree) >= policy.thresholds.pain.seconds_per_second();
+        let best = if hurts { best_job(&case) } else { 0.0 };
         if best <= 0.0 {
-            continue;
+            return None;
         }
         let plan = planned(&policy, &[case.evidence()]);
         let own = compactions(&plan).next();
         let own = own.and_then(|own| case.worth(|tree| compact(tree, &own.range, own.bottommost)));
-        shares.push((own.unwrap_or(0.0) / best, seed));
-    }
+        Some((own.unwrap_or(0.0) / best, seed))
+    };
+    let mut shares: Vec<(f64, u64)> = of_all_cases(share).into_iter().flatten().collect();
     shares.sort_by(|one, two| one.0.total_cmp(&two.0));
     let below = |share: f64| shares.partition_point(|one| one.0 < share) as f64 / shares.len() as f64;
     println!(
@@ -277,7 +291,7 @@ fn decided(plan: &Plan, database: &str) -> Vec<(KeyRange, Bottommost, u64)> {
 #[test]
 fn a_second_database_and_an_idle_reader_change_no_other_decision() {
     let policy = policy();
-    for seed in 0..CASES {
+    of_all_cases(|seed| {
         let (one, two) = (Case::new(seed), Case::new(seed + CASES));
         let alone = one.evidence();
         let before = decided(&planned(&policy, std::slice::from_ref(&alone)), "/db");
@@ -293,7 +307,7 @@ fn a_second_database_and_an_idle_reader_change_no_other_decision() {
         }
         let after = decided(&planned(&policy, &both), "/db");
         assert_eq!(before, after, "seed {seed}");
-    }
+    });
 }
 
 fn without_tombstones(operation: Observation) -> Observation {
@@ -327,18 +341,15 @@ fn renamed(evidence: &Evidence, from: Names, to: Names) -> Evidence {
 #[test]
 fn keys_of_other_names_change_no_decision() {
     let policy = policy();
-    let mut otherwise = Vec::new();
-    for seed in 0..CASES {
+    let otherwise = cases_where(|seed| {
         let case = Case::new(seed);
         let (from, to) = (case.tree.names(), names(&mut Random::of(seed, 7)));
         let evidence = case.evidence();
         let other = renamed(&evidence, from, to);
         let before = numbers_decided(&planned(&policy, &[evidence]), from);
         let after = numbers_decided(&planned(&policy, &[other]), to);
-        if before != after {
-            otherwise.push(seed);
-        }
-    }
+        before != after
+    });
     println!("decided otherwise in {} of {CASES}: {:?}", otherwise.len(), otherwise.first());
     assert!(otherwise.len() as u64 <= RENAMED_OTHERWISE_MAX);
 }
@@ -379,8 +390,7 @@ fn part(evidence: &Evidence, number: u8, column_family: &str) -> (Vec<SstFile>, 
 #[test]
 fn a_split_column_family_changes_no_decision() {
     let policy = policy();
-    let mut otherwise = Vec::new();
-    for seed in 0..CASES {
+    let otherwise = cases_where(|seed| {
         let evidence = Case::new(seed).evidence();
         let decided = [["cf", "cf"], ["cf", "high"]].map(|families| {
             let mut whole = Evidence { files: Vec::new(), observations: Vec::new(), ..evidence.clone() };
@@ -396,10 +406,8 @@ fn a_split_column_family_changes_no_decision() {
             observe(&mut whole, &operations, (SECONDS * 1e9) as u64);
             files_decided(&planned(&policy, std::slice::from_ref(&whole)), &whole)
         });
-        if decided[0] != decided[1] {
-            otherwise.push(seed);
-        }
-    }
+        decided[0] != decided[1]
+    });
     println!("decided otherwise in {} of {CASES}: {:?}", otherwise.len(), otherwise.first());
     assert!(otherwise.len() as u64 <= SPLIT_OTHERWISE_MAX);
 }
@@ -419,18 +427,15 @@ fn rank_of(case: &Case, plan: &Plan, group: usize) -> usize {
 #[test]
 fn more_pain_never_ranks_lower() {
     let policy = policy();
-    let mut lower = Vec::new();
-    for seed in 0..CASES {
+    let lower = cases_where(|seed| {
         let mut case = Case::new(seed);
         let group = Random::of(seed, 8).index(case.groups.len());
         let before = planned(&policy, &[case.evidence()]);
         let before = rank_of(&case, &before, group);
         case.groups[group].per_second *= 3;
         let after = planned(&policy, &[case.evidence()]);
-        if rank_of(&case, &after, group) > before {
-            lower.push(seed);
-        }
-    }
+        rank_of(&case, &after, group) > before
+    });
     println!("ranked lower in {} of {CASES}: {:?}", lower.len(), lower.first());
     assert!(lower.len() as u64 <= RANKED_LOWER_MAX);
 }
@@ -440,7 +445,7 @@ fn more_pain_never_ranks_lower() {
 #[test]
 fn nothing_is_planned_on_what_is_unexplained() {
     let policy = policy();
-    for seed in 0..CASES {
+    of_all_cases(|seed| {
         let mut case = Case::new(seed);
         let evidence = case.evidence();
         case.tree.compact_range(None, None, Bottommost::Force);
@@ -450,5 +455,5 @@ fn nothing_is_planned_on_what_is_unexplained() {
         assert!(evidence.files.iter().all(|file| file.deletions == 0), "seed {seed}");
         let plan = planned(&policy, &[evidence]);
         assert_eq!(compactions(&plan).count(), 0, "seed {seed}: {:?}", plan.actions);
-    }
+    });
 }
