@@ -6,7 +6,8 @@ use anyhow::{Context, Result, ensure};
 use sexton_tests::artifact;
 use std::collections::BTreeMap;
 
-/// Most lines of production Rust in the whole project, comments and empty lines included. It only ever falls.
+/// Most lines of production Rust in the whole project, comments and empty lines included. Only a
+/// commit that brings an ability raises it.
 const PRODUCTION_LINES_MAX: usize = 53_490;
 
 /// Most lines of the folder that owns the loop: what observes and what acts has folders of its own.
