@@ -28,6 +28,7 @@ mod programs;
 mod raw_link;
 mod recipe;
 mod sentinel;
+mod settle;
 mod site;
 mod subject;
 mod window;

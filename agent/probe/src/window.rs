@@ -18,13 +18,14 @@
 //! up to its last event only.
 
 use super::abi::{
-    Record, SEXTON_FETCH_FILE_UNKNOWN, SEXTON_WEIGHT_MAX, sexton_counters, sexton_file, sexton_operation,
-    sexton_recipe, sexton_thread, sexton_totals,
+    Record, SEXTON_FETCH_FILE_UNKNOWN, SEXTON_WEIGHT_MAX, sexton_file, sexton_operation, sexton_recipe,
+    sexton_totals,
 };
 use super::account::ThreadKey;
 use super::operation::Operation;
 use super::programs::{Placement, Probes, Programs};
 use super::recipe::{Thresholds, recipe};
+use super::settle::settle;
 use super::site::{PlacedSite, ProbeHits, placed_sites};
 use super::{Credit, Loader, Mechanism, ProbeError, SentinelReading, Slot, Totals, TotalsBy, TotalsReader};
 use sexton_inspect::facts::{Target, TargetId};
@@ -397,7 +398,7 @@ impl Windows {
         let pause = self.programs.spending(window.prepared.slot)?.pause;
         let mut open = self.open_operations(window.prepared.slot)?;
         let threads = self.programs.threads(window.prepared.slot)?;
-        let settled = settle(&threads, pause, &mut open, settling);
+        let settled = settle(&threads, pause, &mut open, (settling, closing));
         let mut records = locked(&self.records).take_of(window.prepared.slot);
         let mut operations_recorded = totals.operations_recorded;
         let operations_open = open.len() as u64;
@@ -598,50 +599,6 @@ impl Records {
     }
 }
 
-/// What was counted after the last events of threads.
-#[derive(Default)]
-struct Settled {
-    /// Charged to the operations that are still open.
-    attributed: Counters,
-    /// Counted around a pause.
-    paused: Counters,
-}
-
-/// Charges what was counted after each thread's last event, up to the settling reading. A thread that
-/// has had an event since that reading has its boundary behind it: nothing is left to charge. Of one whose
-/// last event was before the last pause it is not known whose it is.
-fn settle(
-    threads: &[(u32, sexton_thread)],
-    pause: u64,
-    open: &mut HashMap<u64, sexton_operation>,
-    settling: &SentinelReading,
-) -> Settled {
-    let mut settled = Settled::default();
-    for (thread_id, thread) in threads {
-        let Some(work) = settling.by_thread.get(&(*thread_id, thread.start_boot_ns)) else { continue };
-        let (now, boundary) = (work.counters, Counters::from(thread.boundary));
-        // Set to zero since its last event, in a way that no probe saw: all of it was counted since.
-        let delta = if now.fell_below(boundary) { now } else { now.minus(boundary) };
-        if thread.pause != pause {
-            settled.paused = settled.paused.plus(delta);
-            continue;
-        }
-        let in_seek = thread.active != 0;
-        let charged = if in_seek { thread.active } else { thread.owner };
-        // Which of them has moved since then is not asked: the process may have gone on, or have gone.
-        let is_one_of_several =
-            thread.positioned.iter().filter(|iterator| open.contains_key(iterator)).count() > 1;
-        let Some(operation) = open.get_mut(&charged) else { continue };
-        let part = if in_seek { &mut operation.seek } else { &mut operation.scan };
-        *part = raw(Counters::from(*part).plus(delta));
-        settled.attributed = settled.attributed.plus(delta);
-        if !in_seek && is_one_of_several {
-            operation.tombstones_ambiguous += delta.tombstones_skipped;
-        }
-    }
-    settled
-}
-
 fn latencies(totals: &sexton_totals) -> Latencies {
     Latencies {
         seeks: LatencyHistogram::new(&totals.seek_histogram),
@@ -685,16 +642,6 @@ fn recorded(operations: &[Operation]) -> Counters {
         .iter()
         .map(|operation| operation.observation.weighted())
         .fold(Counters::default(), Counters::plus)
-}
-
-fn raw(counters: Counters) -> sexton_counters {
-    sexton_counters {
-        tombstones_skipped: counters.tombstones_skipped,
-        keys_skipped: counters.keys_skipped,
-        block_reads: counters.block_reads,
-        block_read_bytes: counters.block_read_bytes,
-        block_cache_hits: counters.block_cache_hits,
-    }
 }
 
 /// The clock of `bpf_ktime_get_ns`.
