@@ -1,5 +1,5 @@
-//! What threads have counted between their last event and the end of a window, and whom it is charged to. The
-//! programs see no event there; the sentinel's readings around the end tell.
+//! What threads have counted between their last event and the end of a window, and whom it is charged to.
+//! The programs see no event there; the sentinel's readings around the end tell.
 
 use super::SentinelReading;
 use super::abi::{sexton_counters, sexton_operation, sexton_thread};
@@ -51,8 +51,8 @@ pub(crate) fn settle(
 
 /// What a thread has counted from its last event to the settling reading; `after` is what it had counted when
 /// the probes had gone. Most threads that work have events between that reading and the probes' end: their
-/// boundary is ahead of the reading, and nothing is left to charge. Only one that is below its boundary in the end too
-/// has set its counters to zero, in a way that no probe saw: then all of it was counted since.
+/// boundary is ahead of the reading, and nothing is left to charge. Only one that is below its boundary in
+/// the end too has set its counters to zero, in a way that no probe saw: then all of it was counted since.
 fn since_last_event(boundary: Counters, settling: Counters, after: Option<Counters>) -> Counters {
     if !settling.fell_below(boundary) {
         return settling.minus(boundary);
