@@ -143,10 +143,10 @@ targets:
     column_families:
       - name: {COLUMN_FAMILY}
         prefix: {{ delimiter: "/", count: 3 }}
-thresholds: {{ tombstones_per_operation: 1000, block_reads_per_operation: 64, pain: 50ms/s, density: 0.1 }}
+thresholds: {{ tombstones_per_operation: 1000, block_reads_per_operation: 64, pain: 20ms/s }}
 loop: {{ interval: 3s, window: 1s, survey: 60s }}
 io_budget: {{ rate: 64MiB/s, burst: 1GiB }}
-cooldown: 10s
+cooldown: 5s
 guards: {{ process_uptime_min: 0s }}
 range_bytes_max: 64MiB
 keys: shown
