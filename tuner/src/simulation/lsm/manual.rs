@@ -240,8 +240,11 @@ impl Tree {
             if level == 0 && output_level > 0 {
                 last = files.len() - 1;
             }
-            let own = self.cut_cleanly(level, files.get(first..=last)?.to_vec());
-            let (smallest, largest) = hull(&own)?;
+            let own = match level {
+                0 => files.get(first..=last)?,
+                _ => touching(files, first, last),
+            };
+            let (smallest, largest) = hull(own)?;
             let (smallest, largest) =
                 span.map_or((smallest, largest), |span| (span.0.min(smallest), span.1.max(largest)));
             span = Some((smallest, largest));
@@ -269,4 +272,13 @@ impl Tree {
             }
         }
     }
+}
+
+/// The files of a level from `first` to `last`, with neighbours that begin or end at the same key. Other than
+/// `ExpandInputsToCleanCut` this also takes one that begins where a range tombstone ends the one before.
+fn touching(files: &[Arc<File>], first: usize, last: usize) -> &[Arc<File>] {
+    let touches = |pair: &[Arc<File>]| matches!(pair, [one, two] if one.largest >= two.smallest);
+    let before = files.get(..=first).unwrap_or(&[]).windows(2).rev().take_while(|pair| touches(pair)).count();
+    let behind = files.get(last..).unwrap_or(&[]).windows(2).take_while(|pair| touches(pair)).count();
+    files.get(first - before..=last + behind).unwrap_or(&[])
 }

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use super::entry::Kind;
+use super::entry::{Entry, Kind, RangeTombstone};
+use super::file::File;
 use super::names::Names;
 use super::reader::Counts;
 use super::{Settings, Tree};
@@ -10,6 +11,7 @@ use crate::facts::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::lsm::cost::Bottommost;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 const KEYS: u64 = 60;
 
@@ -305,4 +307,20 @@ fn fifo_drops_the_oldest_files() {
     }
     let keys = forwards(&tree, tree.sequence()).0;
     assert!(keys.len() < 1_000 && keys.last() == Some(&1_999), "{}", keys.len());
+}
+
+/// `CompactFiles` goes by user keys: a range tombstone's end counts as a key of its file. The file that begins
+/// there is read too, so what lies below that one has to be read with it.
+#[test]
+fn compact_files_reads_all_below_a_file_that_begins_where_a_range_tombstone_ends() {
+    let put = |key, sequence| Entry { key, sequence, kind: Kind::Put, value_bytes: 30 };
+    let deleted = RangeTombstone { begin: 50, end: 55, sequence: 9 };
+    let mut tree = small(Names::Decimal);
+    let file = |number, entries, tombstones| Arc::new(File::new(number, entries, tombstones, 100));
+    tree.levels[1] =
+        vec![file(1, vec![put(0, 7)], vec![deleted]), file(2, vec![put(55, 8), put(70, 6)], Vec::new())];
+    tree.levels[2] = vec![file(3, vec![put(60, 1), put(80, 2)], Vec::new())];
+    (tree.sequence, tree.next_file_number) = (9, 4);
+    assert_eq!(tree.compact_files(&[1].into(), 2, 1_000).map(|work| work.read_bytes), Some(300));
+    assert_eq!(forwards(&tree, 9).0, [0, 55, 60, 70, 80]);
 }

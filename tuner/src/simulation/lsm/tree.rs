@@ -60,7 +60,7 @@ pub struct Tree {
     /// L0 newest first; from L1 on by smallest key.
     pub(crate) levels: Vec<Vec<Arc<File>>>,
     snapshots: Vec<u64>,
-    sequence: u64,
+    pub(crate) sequence: u64,
     pub(crate) next_file_number: u64,
 }
 
