@@ -2,12 +2,13 @@
 # Everything is built with the same arguments, so that RocksDB's C++ and Polars are built once.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build build build-programs demo test unit simulate fuzz e2e lint bench-footprint bench-guard bench-overhead test-kernels
+.PHONY: help setup setup-build build build-demo demo test unit simulate fuzz e2e lint bench-footprint bench-guard bench-overhead test-kernels
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 export PATH := $(HOME)/.cargo/bin:$(PATH)
-BUILD := --release --workspace
+# One job more than processors: while Polars' crates wait for each other, RocksDB's files go on.
+BUILD := --release --workspace --jobs $(shell echo $$(( $$(nproc) + 1 )))
 PROGRAMS := $(or $(CARGO_TARGET_DIR),target)/release
 # Loading BPF programs and looking into other processes takes root; building does not.
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] && echo env || echo "sudo -E env")
@@ -32,12 +33,12 @@ setup-build:
 build: setup-build ## Builds everything (the first time some 20 minutes on two cores).
 	cargo build $(BUILD) --all-targets
 
-# Without the tests and what only they depend on; the features are those of `build`, so nothing is built twice.
-build-programs: setup-build
-	cargo build $(BUILD) --lib --bins
+# What the demo runs, and nothing else; the features are those of `build`, so nothing is built twice.
+build-demo: setup-build
+	cargo build $(BUILD) --lib --bin sexton --bin sexton-demo --bin sexton-queue-workload
 
 demo: ## Builds, then shows a slow RocksDB process becoming fast (under 3 minutes; root).
-	@start=$$(date +%s) && $(MAKE) --no-print-directory build-programs && \
+	@start=$$(date +%s) && $(MAKE) --no-print-directory build-demo && \
 	    echo "demo starts $$(( $$(date +%s) - start )) s after make demo" && \
 	    $(AS_ROOT) $(PROGRAMS)/sexton-demo
 
