@@ -2,7 +2,7 @@
 # Everything is built with the same arguments, so that RocksDB's C++ and Polars are built once.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build build build-demo demo test unit simulate fuzz e2e lint bench-footprint bench-guard bench-overhead test-kernels
+.PHONY: help setup setup-build build build-demo demo test unit simulate fuzz e2e lint bench-footprint bench-guard bench-overhead bench-workloads test-kernels
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
@@ -54,6 +54,9 @@ test: ## Everything: setup, build, lint, unit tests, end-to-end tests (root).
 
 bench-overhead: setup build ## What Sexton costs a process that it looks at (up to twenty minutes, a quiet machine; root).
 	$(AS_ROOT) $(PROGRAMS)/sexton-bench-overhead
+
+bench-workloads: build ## Sexton and what one would use instead of it, on eight workloads (five hours, a quiet machine; root); WORKLOAD=b: one of them (half an hour). Goes on where it was cut off.
+	$(AS_ROOT) $(PROGRAMS)/sexton-bench-workloads $(if $(WORKLOAD),--workload $(WORKLOAD))
 
 bench-guard: build ## What acting costs those who write, and what one big compaction does to them (fifteen minutes, a quiet machine; root).
 	$(AS_ROOT) $(PROGRAMS)/sexton-bench-guard

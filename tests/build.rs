@@ -1,8 +1,10 @@
-//! Links the queue workload so that its RocksDB can be called from a preloaded library.
+//! Links the programs whose RocksDB is called from a preloaded library so that it can be.
 
 fn main() {
     // The hook finds RocksDB's C API with `dlsym`; an executable only offers symbols that are in its
     // dynamic table.
-    println!("cargo:rustc-link-arg-bin=sexton-queue-workload=-rdynamic");
+    for program in ["sexton-queue-workload", "sexton-bench-workloads"] {
+        println!("cargo:rustc-link-arg-bin={program}=-rdynamic");
+    }
     println!("cargo:rerun-if-changed=build.rs");
 }
