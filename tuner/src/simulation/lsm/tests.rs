@@ -309,8 +309,8 @@ fn fifo_drops_the_oldest_files() {
     assert!(keys.len() < 1_000 && keys.last() == Some(&1_999), "{}", keys.len());
 }
 
-/// `CompactFiles` goes by user keys: a range tombstone's end counts as a key of its file. The file that begins
-/// there is read too, so what lies below that one has to be read with it.
+/// `CompactFiles` goes by user keys: a range tombstone's end counts as a key of its file. The file that
+/// begins there is read too, so what lies below that one has to be read with it.
 #[test]
 fn compact_files_reads_all_below_a_file_that_begins_where_a_range_tombstone_ends() {
     let put = |key, sequence| Entry { key, sequence, kind: Kind::Put, value_bytes: 30 };
