@@ -424,12 +424,15 @@ impl<'o> Walk<'o> {
         if compression(input) != compression(output) {
             return false;
         }
-        // A file that lies over much of the level below would be dear to merge later.
-        self.files(input, &job.inputs).all(|file| {
-            let below = self.below(output + 1, [file]);
-            let bytes = self.bytes(output + 1, &below).saturating_add(file.size_bytes);
-            below.is_empty() || bytes <= self.options.max_compaction_bytes
-        })
+        // A file that is large, or lies over much of the level below, would be dear to merge later. Into the
+        // last level any is moved.
+        let is_last = output + 1 >= self.levels.len();
+        is_last
+            || self.files(input, &job.inputs).all(|file| {
+                let below = self.below(output + 1, [file]);
+                let bytes = self.bytes(output + 1, &below).saturating_add(file.size_bytes);
+                bytes <= self.options.max_compaction_bytes
+            })
     }
 }
 

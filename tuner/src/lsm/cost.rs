@@ -356,6 +356,22 @@ mod tests {
         assert_eq!((filtered.read_bytes, filtered.deletions_left), (1 << 20, 0));
     }
 
+    /// As RocksDB does it: a larger one is rewritten on its way, but for the last step.
+    #[test]
+    fn a_file_larger_than_a_job_is_moved_only_into_the_last_level() {
+        let files = [dying(4, "a", "c", 1 << 20)];
+        let files: Vec<&SstFile> = files.iter().collect();
+        let jobs = |max_compaction_bytes| {
+            let options = ColumnFamilyOptions {
+                max_compaction_bytes,
+                level_compaction_dynamic_level_bytes: true,
+                ..ColumnFamilyOptions::default()
+            };
+            Levels::of(&files, &options).predict(&range("a", "b"), Bottommost::Default).jobs
+        };
+        assert_eq!((jobs(1 << 20), jobs((1 << 20) - 1)), (0, 1));
+    }
+
     /// `kForceOptimized` stops at the first file that the compaction has written.
     #[test]
     fn plain_force_is_taken_where_what_was_written_lies_between_tombstones() {
