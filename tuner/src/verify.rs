@@ -318,30 +318,14 @@ mod tests {
 
     fn assessment(prefix: &str, pain: f64, deletions: u64) -> RangeAssessment {
         RangeAssessment {
-            target: "t".to_owned(),
-            database: "/db".to_owned(),
-            column_family: Some("cf".to_owned()),
-            ambiguous: false,
-            range: KeyRange::with_prefix(Key::new(prefix)),
             operations_per_second: 1.0,
             tombstones_per_seek: 1.0,
-            memtable_tombstones_per_seek: 0.0,
-            unexplained_tombstones_per_seek: 0.0,
-            is_estimated: false,
-            misses_per_seek: 0.0,
-            seconds_per_miss: 0.0,
-            cache_hit_ratio: None,
-            size_bytes: 0,
             entries: deletions,
             deletions,
             density: 1.0,
             pain_seconds_per_second: pain,
             relief_seconds_per_second: pain,
-            unexplained_seconds_per_second: 0.0,
-            block_read_seconds_per_second: 0.0,
-            cost_bytes: Some(0),
-            relief_per_byte: 0.0,
-            reason: String::new(),
+            ..RangeAssessment::without_loss("t", "/db", "cf", KeyRange::with_prefix(Key::new(prefix)))
         }
     }
 

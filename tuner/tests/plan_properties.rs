@@ -103,8 +103,6 @@ prop_compose! {
     ) -> Observation {
         Observation {
             column_family,
-            kind,
-            key,
             end_key,
             seek,
             scan,
@@ -112,8 +110,8 @@ prop_compose! {
             scan_elapsed_ns,
             block_fetches,
             estimated,
-            ambiguous: false,
             weight,
+            ..Observation::at(kind, key)
         }
     }
 }

@@ -230,6 +230,24 @@ fn one() -> u64 {
 }
 
 impl Observation {
+    /// An operation that counted nothing, in a column family that is not known.
+    pub fn at(kind: SeekKind, key: Key) -> Observation {
+        Observation {
+            column_family: None,
+            kind,
+            key,
+            end_key: None,
+            seek: Counters::default(),
+            scan: Counters::default(),
+            seek_latency_ns: 0,
+            scan_elapsed_ns: 0,
+            block_fetches: BlockFetches::default(),
+            estimated: false,
+            ambiguous: false,
+            weight: 1,
+        }
+    }
+
     /// Counters of the seek and of the scan together.
     pub fn total(&self) -> Counters {
         self.seek.plus(self.scan)
@@ -415,6 +433,11 @@ impl Evidence {
     /// The options of a column family, as far as they are known.
     pub fn options_of(&self, column_family: &str) -> ColumnFamilyOptions {
         self.column_families.get(column_family).cloned().unwrap_or_default()
+    }
+
+    /// What tombstones and block reads cost its readers, as well as it is known.
+    pub fn event_costs(&self) -> EventCosts {
+        self.costs.unwrap_or_else(|| EventCosts::learn(&self.observations))
     }
 
     /// The name of a column family's comparator, where it is known.

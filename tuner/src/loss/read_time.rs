@@ -169,18 +169,11 @@ pub(crate) mod tests {
             ..Counters::default()
         };
         Observation {
-            column_family: None,
-            kind: SeekKind::Seek,
-            key: Key::default(),
-            end_key: None,
             seek: counters(seek),
             scan: counters(scan),
             seek_latency_ns: seek.2,
             scan_elapsed_ns: scan.2,
-            block_fetches: BlockFetches::default(),
-            estimated: false,
-            ambiguous: false,
-            weight: 1,
+            ..Observation::at(SeekKind::Seek, Key::default())
         }
     }
 

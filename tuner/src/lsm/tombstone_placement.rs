@@ -86,23 +86,14 @@ fn in_two(file: &SstFile, low: Key, high: Key) -> [SstFile; 2] {
 mod tests {
     #![allow(clippy::panic, reason = "tests")]
     use super::*;
-    use crate::facts::evidence::{BlockFetches, Counters, SeekKind};
+    use crate::facts::evidence::{Counters, SeekKind};
     use proptest::prelude::*;
 
     fn walk(key: &str, end_key: Option<&str>) -> Observation {
         Observation {
-            column_family: None,
-            kind: SeekKind::Seek,
-            key: Key::new(key),
             end_key: end_key.map(Key::new),
             seek: Counters { tombstones_skipped: 1000, ..Counters::default() },
-            scan: Counters::default(),
-            seek_latency_ns: 0,
-            scan_elapsed_ns: 0,
-            block_fetches: BlockFetches::default(),
-            estimated: false,
-            ambiguous: false,
-            weight: 1,
+            ..Observation::at(SeekKind::Seek, Key::new(key))
         }
     }
 

@@ -1,6 +1,6 @@
 //! What rankers are told of a job: its readers, and how soon its tombstones are back.
 
-use crate::facts::evidence::{Delivered, EventCosts, Evidence, PastAction};
+use crate::facts::evidence::{Delivered, Evidence, PastAction};
 use crate::plan::job::Job;
 use crate::policy::RemedyKind;
 use crate::rank::RangeAssessment;
@@ -73,7 +73,7 @@ impl<'a> Market<'a> {
 /// What readers of a database are likely to suffer from jobs, as far as its last window tells.
 fn readers(evidence: &Evidence, ranges: &[RangeAssessment]) -> Readers {
     let default = Readers::default();
-    let costs = evidence.costs.unwrap_or_else(|| EventCosts::learn(&evidence.observations));
+    let costs = evidence.event_costs();
     let (mut blocks, mut bytes) = (0_u64, 0_u64);
     for observation in &evidence.observations {
         let total = observation.total();

@@ -206,30 +206,17 @@ mod tests {
 
     fn range(memtable_tombstones: f64, cost_bytes: u64) -> RangeAssessment {
         RangeAssessment {
-            target: "t".to_owned(),
-            database: "/db".to_owned(),
-            column_family: Some("cf".to_owned()),
-            ambiguous: false,
-            range: KeyRange::with_prefix(Key::new("a")),
             operations_per_second: 1.0,
             tombstones_per_seek: 1000.0,
             memtable_tombstones_per_seek: memtable_tombstones,
-            unexplained_tombstones_per_seek: 0.0,
-            is_estimated: false,
-            misses_per_seek: 0.0,
-            seconds_per_miss: 0.0,
-            cache_hit_ratio: None,
             size_bytes: cost_bytes,
             entries: 10_000,
             deletions: 1000,
             density: 0.1,
             pain_seconds_per_second: 0.01,
             relief_seconds_per_second: 0.01,
-            unexplained_seconds_per_second: 0.0,
-            block_read_seconds_per_second: 0.0,
             cost_bytes: Some(cost_bytes),
-            relief_per_byte: 0.0,
-            reason: String::new(),
+            ..RangeAssessment::without_loss("t", "/db", "cf", KeyRange::with_prefix(Key::new("a")))
         }
     }
 

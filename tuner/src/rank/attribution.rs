@@ -295,20 +295,12 @@ mod tests {
         let weight = 1u64..1000;
         (kind, key(), end_key, counters(), counters(), latency_ns(), latency_ns(), fetches, weight).prop_map(
             |(kind, key, end_key, seek, scan, seek_latency_ns, scan_elapsed_ns, block_fetches, weight)| {
-                Observation {
-                    column_family: None,
-                    kind,
-                    key,
-                    end_key,
-                    seek,
-                    scan,
-                    seek_latency_ns,
-                    scan_elapsed_ns,
-                    block_fetches,
-                    estimated: false,
-                    ambiguous: false,
-                    weight,
-                }
+                let mut operation = Observation::at(kind, key);
+                (operation.end_key, operation.block_fetches, operation.weight) =
+                    (end_key, block_fetches, weight);
+                (operation.seek, operation.seek_latency_ns) = (seek, seek_latency_ns);
+                (operation.scan, operation.scan_elapsed_ns) = (scan, scan_elapsed_ns);
+                operation
             },
         )
     }
@@ -355,18 +347,10 @@ mod tests {
     fn walked(kind: SeekKind, key: &str, seek: u64, scan: u64, end_key: &str) -> Observation {
         let skipped = |tombstones_skipped| Counters { tombstones_skipped, ..Counters::default() };
         Observation {
-            column_family: None,
-            kind,
-            key: Key::new(key),
             end_key: Some(Key::new(end_key)),
             seek: skipped(seek),
             scan: skipped(scan),
-            seek_latency_ns: 0,
-            scan_elapsed_ns: 0,
-            block_fetches: BlockFetches::default(),
-            estimated: false,
-            ambiguous: false,
-            weight: 1,
+            ..Observation::at(kind, Key::new(key))
         }
     }
 

@@ -205,7 +205,7 @@ fn merge(pieces: &[Piece], hard: &BTreeSet<Key>, bytes_max: u64, density: Option
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::facts::evidence::{BlockFetches, Counters, SeekKind};
+    use crate::facts::evidence::{Counters, SeekKind};
     use proptest::prelude::*;
 
     fn key() -> impl Strategy<Value = Key> {
@@ -224,18 +224,10 @@ mod tests {
 
     fn observation((key, end_key): (Key, Option<Key>)) -> Observation {
         Observation {
-            column_family: None,
-            kind: SeekKind::Seek,
-            key,
             end_key,
             seek: Counters { tombstones_skipped: 1000, ..Counters::default() },
-            scan: Counters::default(),
             seek_latency_ns: 1,
-            scan_elapsed_ns: 0,
-            block_fetches: BlockFetches::default(),
-            estimated: false,
-            ambiguous: false,
-            weight: 1,
+            ..Observation::at(SeekKind::Seek, key)
         }
     }
 

@@ -107,6 +107,41 @@ pub struct RangeAssessment {
 }
 
 impl RangeAssessment {
+    /// Keys in which nobody is known to lose time, nor what files hold there.
+    pub(crate) fn without_loss(
+        target: &str,
+        database: &str,
+        column_family: &str,
+        range: KeyRange,
+    ) -> RangeAssessment {
+        RangeAssessment {
+            target: target.to_owned(),
+            database: database.to_owned(),
+            column_family: Some(column_family.to_owned()),
+            ambiguous: false,
+            range,
+            operations_per_second: 0.0,
+            tombstones_per_seek: 0.0,
+            memtable_tombstones_per_seek: 0.0,
+            unexplained_tombstones_per_seek: 0.0,
+            is_estimated: false,
+            misses_per_seek: 0.0,
+            seconds_per_miss: 0.0,
+            cache_hit_ratio: None,
+            size_bytes: 0,
+            entries: 0,
+            deletions: 0,
+            density: 0.0,
+            pain_seconds_per_second: 0.0,
+            relief_seconds_per_second: 0.0,
+            unexplained_seconds_per_second: 0.0,
+            block_read_seconds_per_second: 0.0,
+            cost_bytes: Some(0),
+            relief_per_byte: 0.0,
+            reason: "no reader was seen to lose time".to_owned(),
+        }
+    }
+
     /// Whether deletions are known to be in it, in SST files or in memtables.
     pub fn has_deletions(&self) -> bool {
         self.deletions > 0 || self.memtable_tombstones_per_seek > 0.0
@@ -128,7 +163,7 @@ pub fn assess(
         let (database, observations) = (evidence.database.clone(), observations.len());
         return Err(AssessError::WindowWithoutDuration { database, observations });
     }
-    let costs = evidence.costs.unwrap_or_else(|| EventCosts::learn(observations));
+    let costs = evidence.event_costs();
     let assessor = Assessor {
         evidence,
         policy,

@@ -72,30 +72,17 @@ impl Models {
         let objecting = Readings { delayed_write_bytes_per_second: Some(1), ..Readings::default() };
         let grave = Readings { is_write_stopped: Some(true), ..Readings::default() };
         let assessment = RangeAssessment {
-            target: String::new(),
-            database: String::new(),
-            column_family: Some(COLUMN_FAMILY.to_owned()),
-            ambiguous: false,
-            range: KeyRange::everything(),
             operations_per_second: 1.0,
             tombstones_per_seek: 1.0,
-            memtable_tombstones_per_seek: 0.0,
-            unexplained_tombstones_per_seek: 0.0,
-            is_estimated: false,
-            misses_per_seek: 0.0,
-            seconds_per_miss: 0.0,
-            cache_hit_ratio: None,
             size_bytes: 1,
             entries: 1,
             deletions: 1,
             density: 1.0,
             pain_seconds_per_second: 1.0,
             relief_seconds_per_second: 1.0,
-            unexplained_seconds_per_second: 0.0,
-            block_read_seconds_per_second: 0.0,
             cost_bytes: Some(1),
             relief_per_byte: 1.0,
-            reason: String::new(),
+            ..RangeAssessment::without_loss("", "", COLUMN_FAMILY, KeyRange::everything())
         };
         Models { calm: Readings::default(), objecting, grave, assessment }
     }

@@ -4,7 +4,7 @@ use super::names::Names;
 use super::reader::{Counts, Reader};
 use super::tree::Tree;
 use crate::facts::evidence::{
-    BlockFetches, Counters, Evidence, MemtableDeletions, Observation, SeekKind, SentinelInterval, SstFile,
+    Counters, Evidence, MemtableDeletions, Observation, SeekKind, SentinelInterval, SstFile,
 };
 use crate::facts::key::Key;
 
@@ -153,17 +153,12 @@ impl Tree {
         let scan_ns = prices.part_ns(&walked.scan);
         Observation {
             column_family: Some(column_family.to_owned()),
-            kind,
-            key,
             end_key: walked.end.map(|end| names.key(end)),
             seek: counters(&walked.seek),
             scan: counters(&walked.scan),
             seek_latency_ns: prices.walk_ns(walked) - scan_ns,
             scan_elapsed_ns: scan_ns,
-            block_fetches: BlockFetches::default(),
-            estimated: false,
-            ambiguous: false,
-            weight: 1,
+            ..Observation::at(kind, key)
         }
     }
 
