@@ -50,6 +50,9 @@ struct Arguments {
     /// A workload, by its letter from a to h or its name; default: all.
     #[arg(long)]
     workload: Option<String>,
+    /// Only these contenders, by their names in the report; default: all of the workload.
+    #[arg(long, value_delimiter = ',')]
+    contenders: Vec<String>,
     /// Where runs and the report go; what is there already is not run again.
     #[arg(long)]
     directory: Option<PathBuf>,
@@ -102,7 +105,8 @@ fn run(arguments: &Arguments) -> Result<()> {
     let _awake = if arguments.quick { None } else { Some(Awake::keep()?) };
     introduce(&results, arguments.seed);
     for workload in &workloads {
-        measure(&Runs { results: &results, common: &common, workload }, repetitions)
+        let runs = Runs { results: &results, common: &common, workload };
+        measure(&runs, &arguments.contenders, repetitions)
             .with_context(|| format!("in workload {}", workload.name))?;
     }
     report(&results, &common, repetitions)
@@ -137,23 +141,27 @@ fn introduce(results: &Results, seed: u64) {
 }
 
 /// Makes the runs of a workload that are missing.
-fn measure(runs: &Runs<'_>, repetitions: u32) -> Result<()> {
+fn measure(runs: &Runs<'_>, wanted: &[String], repetitions: u32) -> Result<()> {
     let contenders = contenders(runs.workload, runs.common.scale);
+    for name in wanted {
+        let known: Vec<&str> = contenders.iter().map(|contender| contender.name.as_str()).collect();
+        ensure!(known.contains(&name.as_str()), "no contender `{name}`: {}", known.join(", "));
+    }
     println!("{}: {}", runs.workload.name, runs.workload.what);
+    let is_wanted = |contender: &Contender| wanted.is_empty() || wanted.contains(&contender.name);
     for repetition in 1..=repetitions {
-        for contender in in_turn(&contenders, repetition) {
+        for contender in in_turn(&contenders, repetition).into_iter().filter(|one| is_wanted(one)) {
             let is_there = runs.results.run(runs.workload, &contender.name, repetition)?.is_some();
             if is_there || (contender.is_for_curve && repetition > 1) {
                 continue;
             }
             runs.fill(contender)?;
-            if runs.results.healthy(runs.workload)?.is_none() {
-                runs.healthy(contender)?;
-            }
+            runs.find_healthy(contender)?;
             one(runs, contender, repetition).with_context(|| format!("in a run of {}", contender.name))?;
         }
     }
-    runs.results.remove_filled(runs.workload)
+    // Where others are still to come, they begin with the same databases.
+    if wanted.is_empty() { runs.results.remove_filled(runs.workload) } else { Ok(()) }
 }
 
 /// Another order in each repetition, so that nobody always comes after the same.

@@ -4,7 +4,7 @@
 use crate::agent::{self, AgentFigures};
 use crate::contender::Contender;
 use crate::hand_over;
-use crate::order::{Filled, Healthy, Lengths, Line, Order, Settings, Task};
+use crate::order::{Filled, Lengths, Line, Order, Settings, Task};
 use crate::results::{Common, Results, Run};
 use crate::workload::Workload;
 use anyhow::{Context, Result, bail, ensure};
@@ -50,20 +50,21 @@ impl Runs<'_> {
         let Line::Filled(filled) = host.line(FILL_LIMIT)? else { bail!("another line than of a filling") };
         host.end()?;
         print_filled(contender, &filled);
+        // What is still to be written would disturb the runs that follow.
+        rustix::fs::sync();
         self.results.save_filled(self.workload, contender, &filled)
     }
 
-    /// What a list takes where nothing is wrong, unless that is known.
-    pub fn healthy(&self, contender: &Contender) -> Result<Healthy> {
-        if let Some(healthy) = self.results.healthy(self.workload)? {
-            return Ok(healthy);
+    /// Finds out what a list takes where nothing is wrong, unless that is known.
+    pub fn find_healthy(&self, contender: &Contender) -> Result<()> {
+        if self.results.healthy(self.workload)?.is_some() {
+            return Ok(());
         }
         let directory = self.hand_over(contender)?;
         let mut host = self.start(&self.order(&directory, Task::Healthy, Settings::default()), false)?;
         let Line::Healthy(healthy) = host.line(READ_LIMIT)? else { bail!("another line than of lists") };
         host.end()?;
-        self.results.save_healthy(self.workload, &healthy)?;
-        Ok(healthy)
+        self.results.save_healthy(self.workload, &healthy)
     }
 
     /// One run, whole.

@@ -29,7 +29,7 @@ impl Schedule {
     }
 
     /// Takes the next turn: when to start, and how many turns have passed with nobody free to take them.
-    fn take(&mut self, now: Instant) -> (Instant, u64) {
+    pub fn take(&mut self, now: Instant) -> (Instant, u64) {
         let mut missed = 0;
         while self.due + self.interval <= now {
             self.due += self.interval;
