@@ -27,6 +27,9 @@ const FUNCTIONS_MAX: usize = 256;
 /// `Prev`.
 const MOVING_SLOTS: std::ops::RangeInclusive<usize> = 3..=8;
 
+/// Functions called for the same object that are looked into for one method; `DBIter`'s call some ten.
+const CALLS_ON_OBJECT_MAX: usize = 16;
+
 /// Slots in which `Iterator::key()` can be.
 const KEY_SLOTS: std::ops::Range<usize> = 9..14;
 
@@ -74,7 +77,8 @@ impl<'a, 'f> Reader<'a, 'f> {
     pub fn trace(&mut self, entry: u64) -> &Trace {
         if !self.traces.contains_key(&entry) && self.take(TRACE_BYTES, 0) {
             let trace = self.follow(entry);
-            let seen = (trace.accesses.len() + trace.calls.len() + trace.jumps.len()) as u64;
+            let calls = trace.calls.len() + trace.calls_on_object.len();
+            let seen = (trace.accesses.len() + calls + trace.jumps.len()) as u64;
             if self.take(seen * ACCESS_BYTES, trace.steps * STEP_WORK) {
                 self.traces.insert(entry, trace);
             }
@@ -126,7 +130,7 @@ impl<'a, 'f> Reader<'a, 'f> {
     /// The offset of `DBIter::num_internal_keys_skipped_`, from methods that begin by taking stock of it:
     /// the one offset that all of those agree on in which it shows.
     pub fn keys_skipped_offset(&mut self, methods: &[u64]) -> Option<u32> {
-        let candidates = methods.iter().map(|&method| self.taken_stock_of(method));
+        let candidates = methods.iter().map(|&method| self.taken_stock_by(method));
         let shown: Vec<BTreeSet<u32>> = candidates.filter(|offsets| !offsets.is_empty()).collect();
         let (first, rest) = shown.split_first()?;
         let mut common = first.iter().filter(|offset| rest.iter().all(|offsets| offsets.contains(offset)));
@@ -140,10 +144,12 @@ impl<'a, 'f> Reader<'a, 'f> {
         let skipped = self.keys_skipped_offset(methods)?;
         let mut grown = BTreeSet::new();
         for &method in methods {
-            grown.extend(self.trace(method).accesses.iter().filter_map(|access| match access {
-                Access::MemberAdded { to, added } if *added == skipped => Some(*to),
-                _ => None,
-            }));
+            for function in self.stock_takers(method) {
+                grown.extend(self.trace(function).accesses.iter().filter_map(|access| match access {
+                    Access::MemberAdded { to, added } if *added == skipped => Some(*to),
+                    _ => None,
+                }));
+            }
         }
         the_only(grown.into_iter())
     }
@@ -191,7 +197,7 @@ impl<'a, 'f> Reader<'a, 'f> {
         let Some(methods) = vtable.slots.get(MOVING_SLOTS) else { return false };
         // One method tells most of the other classes.
         let is_possible = methods.last().is_some_and(|&last| !self.taken_stock_of(last).is_empty());
-        let takes_stock = |&&method: &&u64| !self.taken_stock_of(method).is_empty();
+        let takes_stock = |&&method: &&u64| !self.taken_stock_by(method).is_empty();
         is_possible
             && methods.iter().filter(takes_stock).count() >= ALIKE_MIN
             && self.keys_skipped_offset(methods).is_some()
@@ -201,6 +207,21 @@ impl<'a, 'f> Reader<'a, 'f> {
     fn taken_stock_of(&mut self, method: u64) -> BTreeSet<u32> {
         let seen = self.trace(method).accesses.len();
         if self.look_at(1 + seen) { taken_stock_of(self.trace(method)) } else { BTreeSet::new() }
+    }
+
+    /// The function that takes stock for a method: itself, else those that it calls for the same object, as
+    /// clang compiles what several methods begin with.
+    fn stock_takers(&mut self, method: u64) -> Vec<u64> {
+        if !self.taken_stock_of(method).is_empty() {
+            return vec![method];
+        }
+        self.trace(method).calls_on_object.iter().copied().take(CALLS_ON_OBJECT_MAX).collect()
+    }
+
+    /// Members that a method, or what it calls for the same object, added to another one and set to zero.
+    fn taken_stock_by(&mut self, method: u64) -> BTreeSet<u32> {
+        let functions = self.stock_takers(method);
+        functions.into_iter().flat_map(|function| self.taken_stock_of(function)).collect()
     }
 
     fn wraps(&mut self, vtable: &Vtable, wrapped: &Vtable) -> bool {

@@ -56,7 +56,8 @@ pub enum Access {
     MemberAdded { to: u32, added: u32 },
     /// An 8-byte thread-local variable was incremented by one.
     TlsIncremented(TlsPlace),
-    /// A byte of thread-local storage was compared with one: RocksDB's question whether to count.
+    /// A byte of thread-local storage was compared with one, or with two as clang does: RocksDB's question
+    /// whether to count.
     TlsByteComparedWithOne(TlsPlace),
     /// The address of something in the file was taken.
     AddressTaken(u64),
@@ -68,6 +69,8 @@ pub struct Trace {
     pub accesses: BTreeSet<Access>,
     /// Functions that it calls directly.
     pub calls: BTreeSet<u64>,
+    /// Those of them that get the object as their first argument.
+    pub calls_on_object: BTreeSet<u64>,
     /// Where it jumps without a condition; functions that it ends with are among them.
     pub jumps: BTreeSet<u64>,
     /// Steps that following it took.
@@ -98,13 +101,46 @@ enum Value {
     TlsWord(TlsPlace, bool),
 }
 
-/// Registers by number, `rax` to `r15`.
-type State = [Value; 16];
+/// Places on the stack that are remembered: a function that counts has two or three addresses there.
+const SPILLS_MAX: usize = 6;
+
+/// What is known before an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    /// Registers by number, `rax` to `r15`.
+    registers: [Value; 16],
+    /// Addresses in thread-local storage that lie on the stack, by their distance from its pointer.
+    spilled: [Option<(i64, TlsPlace)>; SPILLS_MAX],
+}
+
+impl State {
+    const NOTHING: State = State { registers: [Value::Unknown; 16], spilled: [None; SPILLS_MAX] };
+
+    fn spilled_at(&self, distance: i64) -> Option<TlsPlace> {
+        self.spilled.iter().flatten().find(|(at, _)| *at == distance).map(|(_, place)| *place)
+    }
+
+    /// Something was written to the stack there: an address, if it is one that is followed.
+    fn write_stack(&mut self, distance: i64, bytes: i64, place: Option<TlsPlace>) {
+        for spilled in &mut self.spilled {
+            let is_touched = |(at, _): &(i64, TlsPlace)| {
+                at.saturating_add(8) > distance && *at < distance.saturating_add(bytes)
+            };
+            if spilled.as_ref().is_some_and(is_touched) {
+                *spilled = None;
+            }
+        }
+        if let (Some(place), Some(free)) = (place, self.spilled.iter_mut().find(|spilled| spilled.is_none()))
+        {
+            *free = Some((distance, place));
+        }
+    }
+}
 
 /// Follows the code from `entry`. `bytes_at` gives bytes at an address, at least
 /// [`INSTRUCTION_BYTES_MAX`] where there are so many, and nothing where there is no code.
 pub fn trace<'data>(entry: u64, bytes_at: impl Fn(u64) -> Option<&'data [u8]>) -> Trace {
-    let mut state = [Value::Unknown; 16];
+    let mut state = State::NOTHING;
     set(&mut state, Register::RDI, Value::Object(0));
     let mut walk = Walk { reached: BTreeMap::new(), open: Vec::new() };
     let mut factory = InstructionInfoFactory::new();
@@ -135,6 +171,9 @@ pub fn trace<'data>(entry: u64, bytes_at: impl Fn(u64) -> Option<&'data [u8]>) -
         }
         if instruction.is_call_near() {
             seen.calls.insert(instruction.near_branch_target());
+            if get(state, Register::RDI) == Value::Object(0) {
+                seen.calls_on_object.insert(instruction.near_branch_target());
+            }
         } else if instruction.is_jmp_short_or_near() {
             seen.jumps.insert(instruction.near_branch_target());
         }
@@ -195,10 +234,13 @@ fn successors(instruction: &Instruction) -> impl Iterator<Item = u64> {
 
 fn join(one: &State, other: &State) -> State {
     let mut joined = *one;
-    for (value, other) in joined.iter_mut().zip(other) {
-        if *value != *other {
+    for (value, other) in joined.registers.iter_mut().zip(other.registers) {
+        if *value != other {
             *value = Value::Unknown;
         }
+    }
+    for spilled in &mut joined.spilled {
+        *spilled = spilled.filter(|(at, place)| other.spilled_at(*at) == Some(*place));
     }
     joined
 }
@@ -209,11 +251,11 @@ fn index(register: Register) -> Option<usize> {
 }
 
 fn get(state: &State, register: Register) -> Value {
-    index(register).and_then(|index| state.get(index).copied()).unwrap_or(Value::Unknown)
+    index(register).and_then(|index| state.registers.get(index).copied()).unwrap_or(Value::Unknown)
 }
 
 fn set(state: &mut State, register: Register, value: Value) {
-    if let Some(slot) = index(register).and_then(|index| state.get_mut(index)) {
+    if let Some(slot) = index(register).and_then(|index| state.registers.get_mut(index)) {
         *slot = value;
     }
 }
@@ -227,6 +269,8 @@ enum Place {
     /// The word that the thread pointer points to, which is the thread pointer itself.
     ThreadPointer,
     Tls(TlsPlace),
+    /// A place on the stack that has this address in it.
+    Spilled(TlsPlace),
 }
 
 fn place(instruction: &Instruction, state: &State) -> Place {
@@ -245,6 +289,9 @@ fn place(instruction: &Instruction, state: &State) -> Place {
             Value::Constant(at) => Place::Tls(moved(moved(THREAD_POINTER, at), offset)),
             _ => Place::Unknown,
         },
+        (false, Register::RSP, Register::None) => {
+            state.spilled_at(offset).map_or(Place::Unknown, Place::Spilled)
+        }
         (false, register, Register::None) => match get(state, register) {
             Value::Object(at) => member(at.wrapping_add(offset)).map_or(Place::Unknown, Place::Member),
             Value::Tls(at) => Place::Tls(moved(at, offset)),
@@ -285,7 +332,27 @@ fn step(
     if let Some((register, value)) = result {
         set(&mut state, register, value);
     }
+    write_stack(instruction, &mut state);
     state
+}
+
+/// What an instruction that writes to memory by the stack pointer puts there.
+fn write_stack(instruction: &Instruction, state: &mut State) {
+    let is_read = matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Cmp | Mnemonic::Test);
+    if is_read || instruction.op0_kind() != OpKind::Memory || instruction.memory_base() != Register::RSP {
+        return;
+    }
+    let source = match instruction.code() {
+        Code::Mov_rm64_r64 => get(state, instruction.op1_register()),
+        _ => Value::Unknown,
+    };
+    let place = if let Value::Tls(place) = source { Some(place) } else { None };
+    if instruction.memory_index() == Register::None {
+        // Of an instruction that does not say how much it writes, what is behind is forgotten.
+        let bytes = i64::try_from(instruction.memory_size().size()).ok().filter(|bytes| *bytes > 0);
+        let distance = instruction.memory_displacement64().cast_signed();
+        state.write_stack(distance, bytes.unwrap_or(i64::MAX), place);
+    }
 }
 
 /// The registers that a function of the System V ABI may change are forgotten. The linker pads the call of
@@ -347,7 +414,7 @@ fn tell_of_memory(instruction: &Instruction, state: &State, tell: &mut impl FnMu
             incremented(instruction, state, tell)
         }
         Code::Inc_rm64 if in_memory => incremented(instruction, state, tell),
-        Code::Cmp_rm8_imm8 if in_memory && instruction.immediate8() == 1 => {
+        Code::Cmp_rm8_imm8 if in_memory && matches!(instruction.immediate8(), 1 | 2) => {
             if let Place::Tls(at) = place(instruction, state) {
                 tell(Access::TlsByteComparedWithOne(at));
             }
@@ -414,6 +481,7 @@ fn loaded(place: Place) -> Value {
         Place::File(address) => Value::Word(address),
         Place::ThreadPointer => Value::Tls(THREAD_POINTER),
         Place::Tls(at) => Value::TlsWord(at, false),
+        Place::Spilled(at) => Value::Tls(at),
         Place::Unknown => Value::Unknown,
     }
 }
@@ -471,6 +539,9 @@ fn forget_written(instruction: &Instruction, state: &mut State, factory: &mut In
         );
         if !reads {
             set(state, used.register(), Value::Unknown);
+            if used.register().full_register() == Register::RSP {
+                state.spilled = [None; SPILLS_MAX];
+            }
         }
     }
 }
@@ -558,6 +629,32 @@ mod tests {
             [0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0, 0x48, 0x03, 0x05, 0, 1, 0, 0, 0x80, 0x38, 0x01, 0xc3];
         let place = TlsPlace { base: TlsBase::OffsetWord(START + 16 + 0x100), offset: 0 };
         assert_eq!(accesses(&code), [Access::TlsByteComparedWithOne(place)].into());
+    }
+
+    /// What clang makes of a function that counts in many places.
+    #[test]
+    fn an_address_is_followed_over_the_stack() {
+        // mov %fs:0,%rax; lea -0x540(%rax),%rax; mov %rax,0x28(%rsp); xor %eax,%eax
+        const SPILL: [u8; 23] = [
+            0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0, 0x48, 0x8d, 0x80, 0xc0, 0xfa, 0xff, 0xff, 0x48, 0x89,
+            0x44, 0x24, 0x28, 0x31, 0xc0,
+        ];
+        // mov 0x28(%rsp),%rax; incq 0x110(%rax); ret
+        const COUNT: [u8; 13] = [0x48, 0x8b, 0x44, 0x24, 0x28, 0x48, 0xff, 0x80, 0x10, 0x01, 0, 0, 0xc3];
+        let with = |between: &[u8]| accesses(&[&SPILL[..], between, &COUNT].concat());
+        let counted = incremented(TlsBase::ThreadOffset(-0x540), 0x110);
+        assert_eq!(with(&[]), counted);
+        // call 0x2000; movl $0,0x30(%rsp)
+        assert_eq!(with(&[0xe8, 0xe4, 0x0f, 0, 0]), counted);
+        assert_eq!(with(&[0xc7, 0x44, 0x24, 0x30, 0, 0, 0, 0]), counted);
+        // movl $0,0x2c(%rsp): a part of it; mov %rcx,0x28(%rsp); push %rcx: another place by that distance
+        assert_eq!(with(&[0xc7, 0x44, 0x24, 0x2c, 0, 0, 0, 0]), [].into());
+        assert_eq!(with(&[0x48, 0x89, 0x4c, 0x24, 0x28]), [].into());
+        assert_eq!(with(&[0x51]), [].into());
+        // cmpb $2,(%rax), once it is loaded again; jb +0; ret
+        let asked = [&SPILL[..], &COUNT[..5], &[0x80, 0x38, 0x02, 0x72, 0x00, 0xc3]].concat();
+        let place = TlsPlace { base: TlsBase::ThreadOffset(-0x540), offset: 0 };
+        assert_eq!(accesses(&asked), [Access::TlsByteComparedWithOne(place)].into());
     }
 
     #[test]
