@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     // What deals with foreign files must not start a thread or open a file before it is confined.
     match &arguments.command {
-        Command::ReadSst(arguments) => return sexton_sst::child::main(&arguments.directory),
+        Command::ReadSst(arguments) => return sexton_sst::child::main(arguments),
         Command::AskLibrary(arguments) => return sexton_inspect::library_child::main(&arguments.library),
         _ => {}
     }

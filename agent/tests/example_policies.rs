@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use sexton_tuner::policy::{Mode, Policy};
+use sexton_tuner::policy::{Candidate, Mode, Policy};
 use std::path::{Path, PathBuf};
 
 fn policies() -> PathBuf {
@@ -38,8 +38,11 @@ fn the_default_policy_is_what_applies_without_one() {
 #[test]
 fn the_ozone_example_matches_an_ozone_manager_only() {
     let policy = read(&policies().join("ozone-om.yaml"));
-    let matches =
-        |executable: &str, command_line: &str| policy.target_for(1, executable, command_line).is_some();
+    let matches = |executable: &str, command_line: &str| {
+        let executable = executable.into();
+        let candidate = Candidate { executable, command_line: command_line.into(), ..Candidate::default() };
+        policy.target_for(&candidate).is_some()
+    };
     let starter = "java -Xmx4g org.apache.hadoop.ozone.om.OzoneManagerStarter";
     assert!(matches("/usr/lib/jvm/java-17-openjdk-amd64/bin/java", starter));
     assert!(!matches("/usr/bin/python3", starter));

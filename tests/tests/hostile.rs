@@ -102,6 +102,53 @@ fn a_hostile_file_takes_a_bounded_part_of_the_agent_on_any_kernel() -> Result<()
     within("all of them", KINDS.len(), &before, &measured(&["targets"])?)
 }
 
+/// A process that has a file mapped as code and says when somebody opens it.
+const OPENED: &str = "import ctypes, mmap, os, sys
+path = sys.argv[1]
+file = open(path, 'rb')
+mapped = mmap.mmap(file.fileno(), 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+libc = ctypes.CDLL(None)
+opens = libc.inotify_init()
+IN_OPEN = 0x20
+libc.inotify_add_watch(opens, path.encode(), IN_OPEN)
+print('mapped', flush=True)
+os.read(opens, 4096)
+print('opened', flush=True)
+";
+
+#[test]
+fn of_a_process_that_no_entry_matches_nothing_is_opened() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("librocksdb.so.7.8");
+    std::fs::copy("/usr/lib/x86_64-linux-gnu/librocksdb.so.7.8", &file)?;
+    let mut command = Command::new(artifact::installed("python3", "python3")?);
+    command.args(["-c", OPENED]).arg(&file).stdout(Stdio::piped());
+    let mut other = Process::start(command)?;
+    let mut said = Lines::of("python3", other.take_stdout().context("no standard output")?);
+    said.until(LIMIT, |line| line == "mapped")?;
+    // Of a greater pid, so that a sweep that has come to it has passed the other one.
+    let host = StaticHost::start(&directory.path().join("db"), &[])?;
+    let policy = format!(
+        "mode: observe\ntargets: [{{ name: x, match: {{ pid: {}, user: root }} }}]\nloop: {{ interval: 1s, window: 1s }}\n",
+        host.pid()
+    );
+    let mut agent = Agent::start(directory.path(), &policy)?;
+    agent.wait_for(LIMIT, "the target", |agent| {
+        let targets = agent.get("/api/v1/targets")?;
+        Ok((!agent::list(&targets, "targets")?.is_empty()).then_some(()))
+    })?;
+    agent.stop()?;
+    ensure!(
+        said.until(Duration::from_millis(1), |line| line == "opened").is_err(),
+        "the agent opened {file:?}"
+    );
+    // Without a policy every process is looked into, which is how it is known that it would have been seen.
+    agent::output(directory.path(), &["targets"])?;
+    said.until(LIMIT, |line| line == "opened").context("`sexton targets` opened nothing")?;
+    host.quit()
+}
+
 /// A name that clears the screen and begins a line.
 const NAME: &str = "evil\u{1b}[2J\nFAKE all is well";
 

@@ -37,9 +37,10 @@ fn a_file_that_is_no_library_is_an_answer() -> Result<()> {
 /// process.
 #[test]
 fn an_unknown_size_is_settled_by_the_library() -> Result<()> {
-    let module = inspected(|symbol| {
+    let change = |symbol: &mut SymbolEntry| {
         symbol.size = PERF_CONTEXT_BYTES + 16;
-    })?;
+    };
+    let module = inspected(change, &["--ask-libraries"])?;
     let source = agent::text(&module, "/layout_source");
     ensure!(source == "library", "the layout is from {source:?}: {module}");
     let offset = agent::count(&module, "/layout/internal_key_skipped_count")?;
@@ -47,11 +48,21 @@ fn an_unknown_size_is_settled_by_the_library() -> Result<()> {
     Ok(())
 }
 
+/// Goal: nobody's code runs in a process of the agent unless the operator says so. Method: as above, with a
+/// library that would tell.
+#[test]
+fn no_library_is_asked_unless_the_operator_says_so() -> Result<()> {
+    let module = inspected(|symbol| symbol.size = PERF_CONTEXT_BYTES + 16, &[])?;
+    let source = agent::text(&module, "/layout_source");
+    ensure!(source != "library", "the library was asked: {module}");
+    Ok(())
+}
+
 /// Goal: a build without thread-local counters (-DNPERF_CONTEXT) is a target that is estimated, not refused.
 /// Method: as above, with a `perf_context` that is an ordinary object.
 #[test]
 fn without_thread_local_counters_there_is_an_estimate() -> Result<()> {
-    let module = inspected(|symbol| symbol.kind = STT_OBJECT)?;
+    let module = inspected(|symbol| symbol.kind = STT_OBJECT, &[])?;
     let counts = agent::text(&module, "/counts");
     ensure!(counts == "iterator_estimate", "it counts by {counts:?}: {module}");
     ensure!(agent::count(&module, "/keys_skipped_offset")? > 0, "no offset: {module}");
@@ -72,13 +83,14 @@ const STT_TLS: u8 = 6;
 
 /// What `sexton targets` says of the module in a process that has loaded Debian's library with another entry
 /// for `perf_context`.
-fn inspected(change: impl Fn(&mut SymbolEntry)) -> Result<Value> {
+fn inspected(change: impl Fn(&mut SymbolEntry), arguments: &[&str]) -> Result<Value> {
     let directory = tempfile::tempdir()?;
     let copy = directory.path().join("librocksdb.so.7.8");
     std::fs::write(&copy, with_another_symbol(std::fs::read(LIBRARY)?, change)?)?;
     let mut host = loader(&copy)?;
     let pid = host.pid().to_string();
-    let output = agent::output(directory.path(), &["targets", "--json", "--pid", &pid])?;
+    let output =
+        agent::output(directory.path(), &[&["targets", "--json", "--pid", &pid], arguments].concat())?;
     let inspected: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("inspect: {}", String::from_utf8_lossy(&output.stderr)))?;
     ensure!(host.is_running()?, "the process has ended");

@@ -13,7 +13,7 @@ use rust_rocksdb::{
     UniversalCompactOptions, WaitForCompactOptions,
 };
 use serde_json::Value;
-use sexton_sst::{PropertiesCache, Reader};
+use sexton_sst::{Place, PropertiesCache, Reader};
 use sexton_tests::artifact;
 use sexton_tuner::cost::{Bottommost, Levels};
 use sexton_tuner::evidence::SstFile;
@@ -545,9 +545,10 @@ impl Case {
     /// Files and options, as the agent reads them.
     fn look(&self) -> Result<(Vec<SstFile>, Levels)> {
         let reader = Reader { executable: artifact::built("sexton")?, time_limit: Duration::from_secs(20) };
-        let mut read = reader.read(self.directory.path())?;
+        let place = Place::of(self.directory.path());
+        let mut read = reader.read(place)?;
         let completion =
-            sexton_sst::complete(&mut read.files, self.directory.path(), &mut PropertiesCache::default());
+            sexton_sst::complete(&reader, &mut read.files, place, &mut PropertiesCache::default());
         ensure!(completion.first_error.is_none(), "{completion:?}");
         let options = &read.column_families.first().context("no column family")?.options;
         let levels = Levels::of(&read.files.iter().collect::<Vec<_>>(), options);

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use proptest::prelude::*;
-use sexton_tuner::policy::{ExecutorKind, Mode, Naming, POLICY_BYTES_MAX, Policy, PolicyError, schema};
+use sexton_tuner::policy::{
+    Candidate, ExecutorKind, Mode, Naming, POLICY_BYTES_MAX, Policy, PolicyError, schema,
+};
 
 const WHOLE: &str = r#"
 mode: advise
@@ -44,11 +46,17 @@ keys: redacted
 fn a_whole_policy_is_read() {
     let policy = Policy::parse(WHOLE).unwrap();
     assert_eq!(policy.mode, Mode::Advise);
-    let target = policy.target_for(123, "/usr/bin/java", "java OzoneManagerStarter").unwrap();
+    let java = |pid| Candidate {
+        pid,
+        executable: "/usr/bin/java".into(),
+        command_line: "java OzoneManagerStarter".into(),
+        ..Candidate::default()
+    };
+    let target = policy.target_for(&java(123)).unwrap();
     assert_eq!((target.name.as_str(), policy.mode_of(target)), ("ozone-om", Mode::Act));
     assert_eq!(target.executor, ExecutorKind::Exec);
     assert!(target.prefix_rule("keyTable").is_some() && target.prefix_rule("other").is_none());
-    let rest = policy.target_for(124, "/usr/bin/java", "java OzoneManagerStarter").unwrap();
+    let rest = policy.target_for(&java(124)).unwrap();
     assert_eq!((rest.name.as_str(), policy.mode_of(rest)), ("rest", Mode::Advise));
     assert_eq!(policy.off_peak.unwrap().io_budget.rate.bytes_per_second(), 128 << 20);
 }
@@ -89,7 +97,7 @@ fn the_ozone_policy_includes_the_live_database_only() {
 fn no_fields_means_the_defaults() {
     assert_eq!(Policy::parse("{}").unwrap(), Policy::default());
     let everything = Policy::default();
-    assert!(everything.target_for(1, "/sbin/init", "").is_some());
+    assert!(everything.target_for(&Candidate::default()).is_some());
     assert_eq!(everything.mode_of(everything.targets.first().unwrap()), Mode::Advise);
 }
 
@@ -99,7 +107,7 @@ fn a_target_can_have_a_probe_budget_of_its_own() {
                 targets: [{ name: a, match: { pid: 1 } }, { name: b, match: { pid: 2 }, probes: { budget: 0% } }]";
     let policy = Policy::parse(text).unwrap();
     let parts = |pid| {
-        let target = policy.target_for(pid, "", "").unwrap();
+        let target = policy.target_for(&Candidate { pid, ..Candidate::default() }).unwrap();
         policy.probes_of(target).budget.parts_per_million()
     };
     assert_eq!((parts(1), parts(2)), (5_000, 0));

@@ -18,10 +18,11 @@ pub(super) struct Surroundings<'a> {
     maps: &'a Maps,
     databases: OpenDatabases,
     gaps: Vec<Gap>,
+    asks_libraries: bool,
 }
 
 impl<'a> Surroundings<'a> {
-    pub fn read(pid: u32, maps: &'a Maps) -> Result<Surroundings<'a>, InspectError> {
+    pub fn read(pid: u32, maps: &'a Maps, asks_libraries: bool) -> Result<Surroundings<'a>, InspectError> {
         let facts = process::read(pid)?;
         let mut gaps = Vec::new();
         let databases = database::find(pid).unwrap_or_else(|error| {
@@ -31,7 +32,7 @@ impl<'a> Surroundings<'a> {
         gaps.extend(gaps::databases(&databases));
         gaps.extend(gaps::truncated_maps(maps));
         gaps.extend(facts.is_command_line_cut.then(gaps::cut_command_line));
-        Ok(Surroundings { facts, maps, databases, gaps })
+        Ok(Surroundings { facts, maps, databases, gaps, asks_libraries })
     }
 }
 
@@ -86,6 +87,8 @@ fn target(around: &Surroundings<'_>, found: &Found, is_one_of_several: bool) -> 
         is_command_line_cut: around.facts.is_command_line_cut,
         user_id: around.facts.user_id,
         group_id: around.facts.group_id,
+        user_name: around.facts.user_name(),
+        cgroup: around.facts.cgroup.clone(),
         is_jvm: around.maps.has_file_named("libjvm.so"),
         module,
         databases: around.databases.directories.clone(),
@@ -107,7 +110,8 @@ fn module(
         InspectError::Unsupported { pid, path: path.clone(), what }
     })?;
     let versions = versions(found, &around.databases.directories, is_one_of_several);
-    let place = Place { pid, found, maps: around.maps, executable: &around.facts.executable, load_bias };
+    let (maps, executable, asks_libraries) = (around.maps, &around.facts.executable, around.asks_libraries);
+    let place = Place { pid, found, maps, executable, load_bias, asks_libraries };
     let counters = match counters::find(&place, &versions, gaps) {
         Ok(counters) => Some(counters),
         Err(NoCounters::NotYet(source)) => {

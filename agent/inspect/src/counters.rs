@@ -34,6 +34,8 @@ pub(super) struct Place<'a> {
     pub executable: &'a Path,
     /// What to add to the file's addresses.
     pub load_bias: u64,
+    /// Whether a library may be asked for its layout, which runs its code.
+    pub asks_libraries: bool,
 }
 
 /// Why there are no counters.
@@ -162,9 +164,9 @@ fn without_table(
 ) -> Result<(u32, LayoutSource), String> {
     let facts = &place.found.facts;
     let path = &place.found.path_from_agent;
-    let asked = facts
-        .exports_perf_context_api
-        .then(|| facts.library_answer.get_or_init(|| library::ask(&sexton_sandbox::own_executable(), path)));
+    let asks = facts.exports_perf_context_api && place.asks_libraries;
+    let ask = || library::ask(&sexton_sandbox::own_executable(), path);
+    let asked = asks.then(|| facts.library_answer.get_or_init(ask));
     let only_shown = shown.filter(|offsets| offsets.len() == 1).and_then(BTreeSet::first);
     match (asked, only_shown) {
         (Some(Ok(told)), _) if shown.is_some_and(|offsets| !offsets.contains(told)) => {
@@ -173,6 +175,10 @@ fn without_table(
         (Some(Ok(told)), _) => Ok((*told, LayoutSource::Library)),
         (_, Some(shown)) => Ok((*shown, LayoutSource::Code)),
         (Some(Err(why)), None) => Err(format!("{reason}; asked for it, the library does not tell: {why}")),
+        (None, None) if facts.exports_perf_context_api => Err(format!(
+            "{reason}; the library itself could be asked, which runs its code: `ask_libraries: true` in the policy \
+             allows that"
+        )),
         (None, None) => Err(reason.to_owned()),
     }
 }

@@ -6,12 +6,13 @@
 
 use super::facts::DatabaseDirectory;
 use super::process::inside_and_from_agent;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use sexton_sandbox::rooted;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::fs::File;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Descriptors of one process that are looked at: `max_open_files=-1` keeps every SST open, and a large
@@ -24,6 +25,17 @@ pub const DIRECTORIES_MAX: usize = 256;
 
 /// Entries of a database directory that are looked at for its newest `OPTIONS` file.
 pub const ENTRIES_MAX: usize = 1 << 20;
+
+/// Open files of one directory that are compared with what lies there: files of a database are deleted while
+/// it is looked at.
+const WITNESSES_MAX: usize = 16;
+
+/// A file that a process has open.
+struct OpenFile {
+    name: OsString,
+    /// `/proc/PID/fd/NUMBER`.
+    descriptor: PathBuf,
+}
 
 /// The databases of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,8 +63,8 @@ enum Sign {
 pub fn find(pid: u32) -> io::Result<OpenDatabases> {
     let proc = Path::new("/proc").join(pid.to_string());
     let mut found = OpenDatabases::default();
-    // Directory -> the surest sign, and a descriptor that gave it.
-    let mut signs: BTreeMap<PathBuf, (Sign, PathBuf)> = BTreeMap::new();
+    // Directory -> the surest sign, and the files that gave it.
+    let mut signs: BTreeMap<PathBuf, (Sign, Vec<OpenFile>)> = BTreeMap::new();
     for (number, entry) in std::fs::read_dir(proc.join("fd"))?.enumerate() {
         if number >= DESCRIPTORS_MAX {
             found.truncated = true;
@@ -62,20 +74,23 @@ pub fn find(pid: u32) -> io::Result<OpenDatabases> {
         let descriptor = entry.path();
         let Ok(link) = std::fs::read_link(&descriptor) else { continue };
         let Some((directory, sign)) = classify(&link, || is_open_for_writing(&descriptor)) else { continue };
+        let Some(name) = link.file_name().map(OsStr::to_owned) else { continue };
+        let file = OpenFile { name, descriptor };
         // Some more than the limit, as not every one proves to be a database.
         let is_full = signs.len() >= 4 * DIRECTORIES_MAX;
         match signs.get_mut(&directory) {
-            Some(known) if known.0 < sign => *known = (sign, descriptor),
+            Some(known) if known.0 < sign => *known = (sign, vec![file]),
+            Some((known, files)) if *known == sign && files.len() < WITNESSES_MAX => files.push(file),
             Some(_) => {}
             None if is_full => found.truncated = true,
             None => {
-                signs.insert(directory, (sign, descriptor));
+                signs.insert(directory, (sign, vec![file]));
             }
         }
     }
     let mut databases: Vec<(Sign, DatabaseDirectory)> = signs
         .into_iter()
-        .filter_map(|(shown, (sign, descriptor))| Some((sign, reach(pid, &shown, sign, &descriptor)?)))
+        .filter_map(|(shown, (sign, files))| Some((sign, reach(pid, &shown, sign, &files)?)))
         .collect();
     databases.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.path.cmp(&b.1.path)));
     found.truncated |= databases.len() > DIRECTORIES_MAX;
@@ -84,27 +99,21 @@ pub fn find(pid: u32) -> io::Result<OpenDatabases> {
     Ok(found)
 }
 
-/// The directory that an open file belongs to, when its name is one of RocksDB's. A `LOCK` that was
-/// deleted is none: its database was destroyed.
+/// The directory that an open file belongs to, when its name is one of RocksDB's. A file that was deleted is
+/// none: what is in that directory now need not be what was there.
 fn classify(link: &Path, is_written: impl FnOnce() -> bool) -> Option<(PathBuf, Sign)> {
-    let bytes = link.as_os_str().as_bytes();
-    let (bytes, deleted) = match bytes.strip_suffix(b" (deleted)") {
-        Some(stripped) => (stripped, true),
-        None => (bytes, false),
-    };
-    let path = Path::new(OsStr::from_bytes(bytes));
-    if !path.is_absolute() {
+    if !link.is_absolute() {
         return None;
     }
-    let name = path.file_name()?.to_str()?;
+    let name = link.file_name()?.to_str()?;
     let sign = if name == "LOCK" {
-        Some(Sign::Lock).filter(|_| !deleted)
+        Some(Sign::Lock)
     } else {
-        let is_appended_to = !deleted && !name.ends_with(".sst");
+        let is_appended_to = !name.ends_with(".sst");
         let sign = || if is_appended_to && is_written() { Sign::WrittenFile } else { Sign::DataFile };
         is_data_file(name).then(sign)
     };
-    Some((path.parent()?.to_path_buf(), sign?))
+    Some((link.parent()?.to_path_buf(), sign?))
 }
 
 /// The kernel shows a descriptor as a link whose permissions are the ways in which it was opened.
@@ -118,63 +127,55 @@ fn is_data_file(name: &str) -> bool {
     manifest || [".sst", ".log"].iter().any(|suffix| name.strip_suffix(suffix).is_some_and(numbered))
 }
 
-/// The directory as its process sees it and as it is reached from here, if it holds a RocksDB. A `LOCK`
-/// must be the very file that is open: another mount may cover it.
-fn reach(pid: u32, shown: &Path, sign: Sign, descriptor: &Path) -> Option<DatabaseDirectory> {
+/// The directory as its process sees it and as it is reached from here, if it holds a RocksDB and one of the
+/// files that the process has open: its owner can put a link, a mount or another directory in its place, and
+/// have us read what it may not read itself.
+fn reach(pid: u32, shown: &Path, sign: Sign, files: &[OpenFile]) -> Option<DatabaseDirectory> {
     let (path, path_from_agent) = inside_and_from_agent(pid, shown);
-    let is_same_lock = || {
-        let named = std::fs::symlink_metadata(path_from_agent.join("LOCK"));
-        match (std::fs::metadata(descriptor), named) {
-            (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
-            _ => false,
-        }
-    };
-    let holds = is_rocksdb(&path_from_agent) && (sign != Sign::Lock || is_same_lock());
-    let metadata = std::fs::metadata(&path_from_agent).ok();
-    holds.then_some(DatabaseDirectory {
+    let directory = rooted::open_directory(&path_from_agent, None).ok()?;
+    let is_there = |file: &OpenFile| rooted::is_same_file(&directory, &file.name, &file.descriptor);
+    if !files.iter().any(is_there) || !is_rocksdb(&directory) {
+        return None;
+    }
+    let status = rustix::fs::fstat(&directory).ok();
+    Some(DatabaseDirectory {
         path,
         path_from_agent,
         is_read_only: sign == Sign::DataFile,
-        inode: metadata.as_ref().map_or(0, MetadataExt::ino),
-        device: metadata.as_ref().map(MetadataExt::dev),
+        inode: status.as_ref().map_or(0, |status| status.st_ino),
+        device: status.as_ref().map(|status| status.st_dev),
     })
 }
 
 /// Whether a directory holds a RocksDB: LevelDB has a `CURRENT`, too, but neither of the others.
-fn is_rocksdb(directory: &Path) -> bool {
-    directory.join("CURRENT").is_file()
-        && (directory.join("IDENTITY").is_file() || newest_options_file(directory).is_some())
+fn is_rocksdb(directory: &OwnedFd) -> bool {
+    let is_file = |name: &str| {
+        let status = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+        status.is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::RegularFile)
+    };
+    is_file("CURRENT") && (is_file("IDENTITY") || newest_options_file(directory).is_some())
 }
 
-/// The `OPTIONS` file of a database that has the greatest number.
-pub fn newest_options_file(directory: &Path) -> Option<PathBuf> {
-    let entries = std::fs::read_dir(directory).ok()?.take(ENTRIES_MAX);
+/// The name of a database's `OPTIONS` file that has the greatest number.
+pub fn newest_options_file(directory: &OwnedFd) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let listing = rustix::fs::openat(directory, ".", flags, Mode::empty()).ok()?;
+    let entries = rustix::fs::Dir::read_from(listing).ok()?.take(ENTRIES_MAX);
     let numbered = entries.filter_map(|entry| {
-        let path = entry.ok()?.path();
-        let number = path.file_name()?.to_str()?.strip_prefix("OPTIONS-")?.parse::<u64>().ok()?;
-        Some((number, path))
+        let entry = entry.ok()?;
+        let name = entry.file_name().to_str().ok()?;
+        Some((name.strip_prefix("OPTIONS-")?.parse::<u64>().ok()?, name.to_owned()))
     });
-    numbered.max().map(|(_, path)| path)
+    numbered.max().map(|(_, name)| name)
 }
 
-/// Reads the first bytes of a regular file that somebody else controls: no link is followed and no pipe
-/// is waited for.
+/// Reads the first bytes of a regular file in a directory that somebody else controls.
 /// Errors: what opening and reading gives; `InvalidInput` for anything but a regular file.
-pub(super) fn read_head(path: &Path, length_max: u64) -> io::Result<Vec<u8>> {
-    let file = open_regular(path)?;
+pub(super) fn read_head(directory: &OwnedFd, name: &str, length_max: u64) -> io::Result<Vec<u8>> {
+    let file = rooted::open_regular(directory, name)?;
     let mut content = Vec::new();
     file.take(length_max).read_to_end(&mut content)?;
     Ok(content)
-}
-
-fn open_regular(path: &Path) -> io::Result<File> {
-    let mut options = std::fs::OpenOptions::new();
-    let file =
-        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    Ok(file)
 }
 
 #[cfg(test)]
@@ -187,6 +188,7 @@ mod tests {
         reason = "tests"
     )]
     use super::*;
+    use std::fs::File;
 
     fn sign_of(link: &str) -> Option<(String, Sign)> {
         classify(Path::new(link), || false).map(|(path, sign)| (path.display().to_string(), sign))
@@ -195,11 +197,19 @@ mod tests {
     #[test]
     fn names_of_rocksdb_are_known() {
         assert_eq!(sign_of("/data/om.db/LOCK"), Some(("/data/om.db".into(), Sign::Lock)));
-        for name in ["000012.sst", "000013.log", "MANIFEST-000005", "000012.sst (deleted)"] {
+        for name in ["000012.sst", "000013.log", "MANIFEST-000005"] {
             assert_eq!(sign_of(&format!("/data/om.db/{name}")), Some(("/data/om.db".into(), Sign::DataFile)));
         }
-        let others =
-            ["/d/LOCK (deleted)", "/d/.sst", "/d/a.sst", "/d/MANIFEST-", "/d/server.log", "socket:[12]", "/"];
+        let others = [
+            "/d/LOCK (deleted)",
+            "/d/000012.sst (deleted)",
+            "/d/.sst",
+            "/d/a.sst",
+            "/d/MANIFEST-",
+            "/d/server.log",
+            "socket:[12]",
+            "/",
+        ];
         for link in others {
             assert_eq!(sign_of(link), None, "{link}");
         }
@@ -264,16 +274,43 @@ mod tests {
         {
             std::fs::write(directory.path().join(name), "").unwrap();
         }
-        assert_eq!(newest_options_file(directory.path()), Some(directory.path().join("OPTIONS-1000000")));
+        let opened = rooted::open_directory(directory.path(), None).unwrap();
+        assert_eq!(newest_options_file(&opened).as_deref(), Some("OPTIONS-1000000"));
     }
 
     #[test]
     fn a_link_or_a_directory_is_not_read() {
         let directory = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/etc/passwd", directory.path().join("LOG")).unwrap();
-        assert!(read_head(&directory.path().join("LOG"), 10).is_err());
-        assert!(read_head(directory.path(), 10).is_err());
         std::fs::write(directory.path().join("plain"), "0123456789").unwrap();
-        assert_eq!(read_head(&directory.path().join("plain"), 4).unwrap(), b"0123");
+        let opened = rooted::open_directory(directory.path(), None).unwrap();
+        assert!(read_head(&opened, "LOG", 10).is_err());
+        assert!(read_head(&opened, ".", 10).is_err());
+        assert_eq!(read_head(&opened, "plain", 4).unwrap(), b"0123");
+    }
+
+    /// Who may read a directory's name, but not what is in it, has the agent read it.
+    #[test]
+    fn a_link_where_a_directory_was_leads_to_no_other_database() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let victim = root.join("victim/db");
+        let _lock = make_database(&victim);
+        std::fs::write(victim.join("000012.log"), "").unwrap();
+        let mine = root.join("mine");
+        let before = |name: &str| {
+            std::fs::create_dir_all(mine.join("db")).unwrap();
+            File::create(mine.join("db").join(name)).unwrap()
+        };
+        for name in ["000012.log", "000012.sst", "MANIFEST-000001", "LOCK"] {
+            let open = before(name);
+            // Deleted with its directory, and a link put in its place.
+            std::fs::remove_dir_all(&mine).unwrap();
+            std::os::unix::fs::symlink(root.join("victim"), &mine).unwrap();
+            let found = find(std::process::id()).unwrap();
+            assert!(found.directories.iter().all(|found| !found.path.starts_with(&mine)), "{name}");
+            std::fs::remove_file(&mine).unwrap();
+            drop(open);
+        }
     }
 }

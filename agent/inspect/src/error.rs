@@ -18,6 +18,13 @@ pub enum InspectError {
         /// What came nearest: a library with the name but without the symbols.
         hint: Option<String>,
     },
+    #[error("no entry of the policy matches process {pid} ({name})")]
+    NotMatched {
+        pid: u32,
+        name: String,
+        /// Whether an entry looks for words in the command line, which is too long to be seen whole.
+        is_cut: bool,
+    },
     #[error("may not look into process {pid}: permission denied for {}", path.display())]
     PermissionDenied { pid: u32, path: PathBuf },
     #[error("{} of process {pid} is no valid ELF file: {source}", path.display())]
@@ -55,6 +62,9 @@ impl InspectError {
                 "Give the pid of a process that uses RocksDB; `sexton targets` lists them. A RocksDB whose symbols \
                  were stripped and that was built without RTTI is not recognised: install its debug symbols, or \
                  use a build that keeps `.symtab`."
+            }
+            InspectError::NotMatched { .. } => {
+                "Add an entry to the policy's `targets`, or correct its `match`."
             }
             InspectError::PermissionDenied { .. } => {
                 "Run sexton as root, or give it CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE, CAP_BPF and CAP_PERFMON."

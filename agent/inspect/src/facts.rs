@@ -4,6 +4,7 @@
 //! `executor`. Nothing here touches the system.
 
 use serde::Serialize;
+use sexton_tuner::policy::Candidate;
 use sexton_tuner::run::DatabaseIdentity;
 use std::path::PathBuf;
 
@@ -52,6 +53,10 @@ pub struct Target {
     pub user_id: u32,
     /// Effective group of the process.
     pub group_id: u32,
+    /// That user's name on this host; `None` where it has none.
+    pub user_name: Option<String>,
+    /// Path of its control group; empty where it cannot be read.
+    pub cgroup: String,
     /// Whether it is a HotSpot JVM (it has `libjvm.so` mapped).
     pub is_jvm: bool,
     /// The module that holds RocksDB.
@@ -61,6 +66,20 @@ pub struct Target {
     pub databases: Vec<DatabaseDirectory>,
     /// What could not be found out, and what to do about it.
     pub gaps: Vec<Gap>,
+}
+
+impl Target {
+    /// What a policy's conditions are asked of.
+    pub fn candidate(&self) -> Candidate<'_> {
+        Candidate {
+            pid: self.process.pid,
+            executable: self.executable.to_string_lossy(),
+            command_line: self.command_line.as_str().into(),
+            user_id: self.user_id,
+            user_name: self.user_name.as_deref().map(Into::into),
+            cgroup: self.cgroup.as_str().into(),
+        }
+    }
 }
 
 /// One open database of a target.
@@ -80,6 +99,11 @@ pub struct DatabaseDirectory {
 }
 
 impl DatabaseDirectory {
+    /// The directory as it is read: the one that was found, and no other one that is there by now.
+    pub fn place(&self) -> Option<(u64, u64)> {
+        self.device.map(|device| (device, self.inode))
+    }
+
     /// The identity of an open database.
     pub fn identity(&self) -> DatabaseIdentity {
         DatabaseIdentity { path: self.path.clone(), inode: self.inode }

@@ -10,8 +10,10 @@ use super::maps::{self, Maps};
 use super::names::Names;
 use super::process;
 use super::search::{Searcher, executable_identity};
+use sexton_tuner::policy::Policy;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 pub use super::process::is_alive;
 
@@ -22,6 +24,10 @@ pub struct Inspector {
     names: Names,
     /// Fingerprints of the mappings of processes in which a glance found no RocksDB.
     empty: HashMap<u32, u64>,
+    /// Whose conditions a process has to meet before anything of it is opened; `None`: any process.
+    policy: Option<Arc<Policy>>,
+    /// Whether a library that no table knows may be asked for its layout, which runs its code.
+    asks_libraries: bool,
 }
 
 /// Processes whose mappings are remembered; beyond that all are forgotten. As many as are looked into at the
@@ -32,6 +38,17 @@ impl Inspector {
     /// An inspector that knows nothing yet.
     pub fn new() -> Inspector {
         Inspector::default()
+    }
+
+    /// From now on looks into no process that this policy does not match.
+    pub fn follow_policy(&mut self, policy: Arc<Policy>) {
+        self.asks_libraries = policy.ask_libraries;
+        self.policy = Some(policy);
+    }
+
+    /// From now on asks a library that no table knows for its layout: a confined process runs its code.
+    pub fn ask_libraries(&mut self) {
+        self.asks_libraries = true;
     }
 
     /// Finds out all that is needed to watch a process: its primary target.
@@ -127,8 +144,24 @@ impl Inspector {
             // A kernel thread; it has no executable either.
             return Err(InspectError::NoRocksDb { pid, hint: None });
         }
+        self.ask_policy(pid)?;
         let found = self.searcher.find_modules(pid, &maps)?;
-        assemble(&Surroundings::read(pid, &maps)?, &found, &mut self.names)
+        assemble(&Surroundings::read(pid, &maps, self.asks_libraries)?, &found, &mut self.names)
+    }
+}
+
+impl Inspector {
+    /// What the kernel says of a process decides; its files, which anybody can make, are not opened for it.
+    fn ask_policy(&self, pid: u32) -> Result<(), InspectError> {
+        let Some(policy) = self.policy.as_ref().filter(|policy| !policy.matches_everything()) else {
+            return Ok(());
+        };
+        let facts = process::read(pid)?;
+        if policy.target_for(&facts.candidate()).is_some() {
+            return Ok(());
+        }
+        let is_cut = facts.is_command_line_cut && policy.matches_command_lines();
+        Err(InspectError::NotMatched { pid, name: facts.name(), is_cut })
     }
 }
 

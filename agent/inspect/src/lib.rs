@@ -39,5 +39,6 @@ mod symbols;
 mod tls;
 mod trace;
 mod unwind;
+mod users;
 mod version;
 mod vtables;

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// Hidden subcommand of the agent's binary that runs [`super::library_child::main`] with the path that
@@ -68,7 +68,7 @@ impl Offsets {
 /// own program, or a stand-in that understands [`CHILD_SUBCOMMAND`].
 /// Errors: says why in words: the library cannot be loaded here, took too long, or answers nonsense.
 pub fn ask(executable: &Path, path: &Path) -> Result<u32, String> {
-    let mut child = sexton_sandbox::start(executable, CHILD_SUBCOMMAND, path)
+    let mut child = sexton_sandbox::start(executable, CHILD_SUBCOMMAND, path, &[], Stdio::null())
         .map_err(|error| format!("the process that asks it cannot be started: {error}"))?;
     wait(&mut child)?;
     let mut output = String::new();

@@ -6,7 +6,7 @@
 
 use super::library::{Answer, Offsets, WORDS};
 use rustix::fs::{MemfdFlags, SealFlags};
-use sexton_sandbox::{Files, Limits, Sandbox};
+use sexton_sandbox::{Files, Limits, Sandbox, User, Work};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -55,7 +55,8 @@ fn confined_copy(library: &Path) -> Result<OwnedFd, String> {
     let copy = copy(library).map_err(|error| format!("it cannot be copied: {error}"))?;
     let sandbox = Sandbox {
         limits: Some(LIMITS),
-        is_nobody: true,
+        user: User::Nobody,
+        work: Some(Work::RunsCode),
         files: Some(Files { readable_places: &LIBRARY_PLACES, ..Files::default() }),
         ..Sandbox::default()
     };

@@ -65,6 +65,7 @@ mod tests {
             is_command_line_cut: false,
             user_id: 0,
             group_id: 0,
+            cgroup: String::new(),
         }
     }
 

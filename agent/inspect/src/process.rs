@@ -4,8 +4,10 @@
 
 use super::error::InspectError;
 use super::facts::ProcessId;
+use super::users;
 use procfs::ProcError;
 use procfs::process::Process;
+use sexton_tuner::policy::Candidate;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -14,6 +16,10 @@ use std::path::{Path, PathBuf};
 /// of jars in it and is tens of kilobytes long; the kernel takes some 2 MiB of arguments and environment by
 /// default, and up to three quarters of the stack limit where that is higher.
 pub const COMMAND_LINE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Bytes of `/proc/PID/cgroup` that are read: a line for each of some dozen hierarchies, with a path of 4 KiB
+/// at most.
+const CGROUP_BYTES_MAX: u64 = 64 * 1024;
 
 /// What `/proc/PID` says of the process itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,9 +35,28 @@ pub struct ProcessFacts {
     pub is_command_line_cut: bool,
     pub user_id: u32,
     pub group_id: u32,
+    /// Path of its control group as systemd knows it; empty where it cannot be read.
+    pub cgroup: String,
 }
 
 impl ProcessFacts {
+    /// The name of its user on this host.
+    pub fn user_name(&self) -> Option<String> {
+        users::name_of(self.user_id)
+    }
+
+    /// What a policy's conditions are asked of.
+    pub fn candidate(&self) -> Candidate<'_> {
+        Candidate {
+            pid: self.process.pid,
+            executable: self.executable.to_string_lossy(),
+            command_line: self.command_line.as_str().into(),
+            user_id: self.user_id,
+            user_name: self.user_name().map(Into::into),
+            cgroup: self.cgroup.as_str().into(),
+        }
+    }
+
     /// Short name for people: the program and the pid, `OzoneManagerStarter-4711`.
     pub fn name(&self) -> String {
         format!("{}-{}", self.program, self.process.pid)
@@ -69,7 +94,21 @@ pub fn read(pid: u32) -> Result<ProcessFacts, InspectError> {
         is_command_line_cut,
         user_id: status.euid,
         group_id: status.egid,
+        cgroup: cgroup(pid),
     })
+}
+
+/// The control group in the unified hierarchy, else in systemd's own.
+fn cgroup(pid: u32) -> String {
+    let mut content = Vec::new();
+    let path = Path::new("/proc").join(pid.to_string()).join("cgroup");
+    let read = File::open(path).and_then(|file| file.take(CGROUP_BYTES_MAX).read_to_end(&mut content));
+    let text = String::from_utf8_lossy(&content);
+    let of = |prefix: &str| text.lines().find_map(|line| line.split_once(':')?.1.strip_prefix(prefix));
+    read.ok()
+        .and_then(|_| of("name=systemd:").filter(|path| *path != "/").or_else(|| of(":")))
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Takes the kernel's ` (deleted)` off a link's text.
@@ -181,6 +220,17 @@ mod tests {
         assert!(!facts.command_line.contains('\0'));
     }
 
+    #[test]
+    fn a_candidate_is_what_the_kernel_says_of_it() {
+        let facts = read(std::process::id()).unwrap();
+        let candidate = facts.candidate();
+        assert_eq!(candidate.user_id, rustix::process::geteuid().as_raw());
+        let expected = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+        assert!(expected.lines().any(|line| line.ends_with(&*candidate.cgroup)), "{expected}");
+        let root = users::name_of(0);
+        assert_eq!(root.as_deref(), Some("root"));
+    }
+
     /// The facts of a process with these bytes of arguments before its main class, as a JVM has its class
     /// path there.
     fn facts_behind(class_path_bytes: usize) -> ProcessFacts {
@@ -215,7 +265,7 @@ mod tests {
         for class_path_bytes in [100, 11_000, 900_000] {
             let facts = facts_behind(class_path_bytes);
             assert!(!facts.is_command_line_cut, "{class_path_bytes}");
-            assert!(matches.holds(1, "/usr/bin/java", &facts.command_line), "{class_path_bytes}");
+            assert!(matches.holds(&facts.candidate()), "{class_path_bytes}");
         }
     }
 

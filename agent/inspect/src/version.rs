@@ -4,6 +4,7 @@
 
 use super::database::{newest_options_file, read_head};
 use super::facts::{DatabaseDirectory, Version};
+use sexton_sandbox::rooted;
 use std::path::Path;
 
 /// Bytes of an `OPTIONS` file that are read: the version is in its first lines.
@@ -22,10 +23,10 @@ pub const BUILD_TAG_BYTES_MAX: usize = 64;
 /// each time it opens the database.
 pub fn from_options_files(databases: &[DatabaseDirectory]) -> Option<Version> {
     databases.iter().find_map(|database| {
-        let path = newest_options_file(&database.path_from_agent)?;
-        let content = read_head(&path, OPTIONS_BYTES_MAX).ok()?;
+        let directory = rooted::open_directory(&database.path_from_agent, database.place()).ok()?;
+        let name = newest_options_file(&directory)?;
+        let content = read_head(&directory, &name, OPTIONS_BYTES_MAX).ok()?;
         let numbers = in_options(&content)?;
-        let name = path.file_name()?.to_string_lossy().into_owned();
         Some(version(numbers, format!("{name} of {}", database.path.display())))
     })
 }
@@ -33,7 +34,8 @@ pub fn from_options_files(databases: &[DatabaseDirectory]) -> Option<Version> {
 /// The version of the first database whose `LOG` tells it.
 pub fn from_log_files(databases: &[DatabaseDirectory]) -> Option<Version> {
     databases.iter().find_map(|database| {
-        let content = read_head(&database.path_from_agent.join("LOG"), LOG_BYTES_MAX).ok()?;
+        let directory = rooted::open_directory(&database.path_from_agent, database.place()).ok()?;
+        let content = read_head(&directory, "LOG", LOG_BYTES_MAX).ok()?;
         let numbers = after(&content, b"RocksDB version: ").and_then(parse)?;
         Some(version(numbers, format!("LOG of {}", database.path.display())))
     })

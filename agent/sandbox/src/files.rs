@@ -45,6 +45,16 @@ impl Files<'_> {
     }
 }
 
+/// The version of Landlock that this kernel has; `None` where it has none, or was booted without.
+pub fn landlock_version() -> Option<u32> {
+    /// `LANDLOCK_CREATE_RULESET_VERSION`.
+    const VERSION: libc::c_uint = 1;
+    let nothing = std::ptr::null::<libc::c_void>();
+    // SAFETY: asked for its version the call takes no attributes, makes nothing and gives a number.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0_usize, VERSION) };
+    u32::try_from(version).ok().filter(|version| *version > 0)
+}
+
 fn open(places: &[&str]) -> Vec<OwnedFd> {
     let open = |place: &&str| rustix::fs::open(*place, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
     places.iter().filter_map(open).collect()

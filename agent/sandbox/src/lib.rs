@@ -1,13 +1,17 @@
 //! What a process of ours gives up before it deals with what is not ours: the one place that does it.
 //!
-//! Several fences, because none is everywhere: capabilities and resource limits always hold, Landlock where
-//! the kernel has it (5.13 and later, unless booted without), leaving the network where the process may. Who
-//! needs which is said by [`Sandbox`]: the child that reads a database, the child that loads a library, the
-//! keeper of a perf level. Commands of the policy only give up their privileges ([`give_up_privileges`]).
+//! Several fences, because none is everywhere: capabilities, resource limits and the filter of system calls
+//! always hold, Landlock where the kernel has it (5.13 and later, unless booted without), another user and
+//! leaving the network where the process may. Who needs which is said by [`Sandbox`]: the child that reads a
+//! database, the child that loads a library, the keeper of a perf level. Commands of the policy only give up
+//! their privileges ([`give_up_privileges`]).
 
 mod files;
+pub mod rooted;
+mod system_calls;
 
-pub use files::Files;
+pub use files::{Files, landlock_version};
+pub use system_calls::Work;
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
 use rustix::thread::{CapabilitySet, CapabilitySets};
@@ -27,10 +31,25 @@ pub struct Sandbox<'a> {
     pub limits: Option<Limits>,
     /// The capabilities that it keeps, where it has them.
     pub capabilities: CapabilitySet,
-    /// Whether it leaves the network and, as root, the user. Another user than root stays what it is.
-    pub is_nobody: bool,
+    /// The user that it becomes.
+    pub user: User,
     /// The files that it can still reach; `None`: those of its user.
     pub files: Option<Files<'a>>,
+    /// What it still does; `None`: any system call.
+    pub work: Option<Work>,
+}
+
+/// Whose a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum User {
+    /// The one that it was.
+    Same,
+    /// One that owns nothing, where the process may change its user. Else what its user may do is up to the
+    /// other fences.
+    NobodyIfPossible,
+    /// As root, one that owns nothing, or nothing at all is done; and out of the network. Another user than
+    /// root stays what it is.
+    Nobody,
 }
 
 /// What a process may use.
@@ -58,7 +77,13 @@ fn at<E: Display>(fence: &'static str) -> impl FnOnce(E) -> SandboxError {
 impl Default for Sandbox<'_> {
     /// Gives up all capabilities, and nothing else.
     fn default() -> Self {
-        Sandbox { limits: None, capabilities: CapabilitySet::empty(), is_nobody: false, files: None }
+        Sandbox {
+            limits: None,
+            capabilities: CapabilitySet::empty(),
+            user: User::Same,
+            files: None,
+            work: None,
+        }
     }
 }
 
@@ -66,19 +91,26 @@ impl Sandbox<'_> {
     /// Puts up all fences around the calling process, for good.
     /// Errors: Of the first fence that every kernel has and that could not be put up.
     pub fn enter(self) -> Result<(), SandboxError> {
+        let parent = rustix::process::getppid();
+        // Under pressure it goes before the agent does. Nobody needs a right to be the first.
+        let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
         if let Some(limits) = &self.limits {
             limits.impose().map_err(at("setrlimit"))?;
         }
-        if self.is_nobody {
-            become_nobody().map_err(at("it is not possible to become nobody"))?;
-        }
+        self.user.become_it().map_err(at("it is not possible to become nobody"))?;
         give_up_privileges(self.capabilities).map_err(at("its capabilities"))?;
-        if self.is_nobody {
+        if self.user != User::Same {
             // Its own files below /proc/self else would be root's.
             rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
                 .map_err(at("PR_SET_DUMPABLE"))?;
+            // The kernel forgets it when the user changes; the parent may have ended before it was set again.
+            end_with_parent()?;
+            if rustix::process::getppid() != parent {
+                return Err(at("its parent")("it has ended"));
+            }
         }
-        self.files.map_or(Ok(()), |files| files.allow_nothing_else().map_err(at("landlock")))
+        self.files.map_or(Ok(()), |files| files.allow_nothing_else().map_err(at("landlock")))?;
+        self.work.map_or(Ok(()), |work| work.allow_nothing_else().map_err(at("seccomp")))
     }
 }
 
@@ -123,14 +155,30 @@ pub fn give_up_privileges(kept: CapabilitySet) -> io::Result<()> {
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
-/// Leaves the network and, as root, the user.
-fn become_nobody() -> io::Result<()> {
-    // SAFETY: the process has one thread and no descriptor table or memory that it shares. Without the right
-    // to it this fails, and the other fences stand.
-    let _ = unsafe { libc::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWIPC) };
-    if !rustix::process::geteuid().is_root() {
-        return Ok(());
+impl User {
+    fn become_it(self) -> io::Result<()> {
+        match self {
+            User::Same => Ok(()),
+            User::NobodyIfPossible if may_change_user() => become_nobody(),
+            User::NobodyIfPossible => Ok(()),
+            User::Nobody => {
+                // SAFETY: the process has one thread and no descriptor table or memory that it shares.
+                // Without the right to it this fails, and the other fences stand.
+                let _ = unsafe { libc::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWIPC) };
+                if rustix::process::geteuid().is_root() { become_nobody() } else { Ok(()) }
+            }
+        }
     }
+}
+
+fn may_change_user() -> bool {
+    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
+}
+
+/// Changes the user; what capabilities there are stay permitted until they are given up.
+fn become_nobody() -> io::Result<()> {
+    rustix::thread::set_keep_capabilities(true)?;
     // SAFETY: plain system calls; an empty list of groups is not read.
     let results = unsafe {
         [
@@ -147,15 +195,22 @@ pub fn own_executable() -> PathBuf {
     PathBuf::from("/proc/self/exe")
 }
 
-/// Starts `executable`, the agent or a stand-in for it, with a hidden subcommand and the path it is about. It
-/// sees nothing of the agent's environment, and only its output is of interest.
-pub fn start(executable: &Path, subcommand: &str, path: &Path) -> io::Result<Child> {
+/// Starts `executable`, the agent or a stand-in for it, with a hidden subcommand, the path it is about, and
+/// what else is to be said. It sees nothing of the agent's environment, and only its output is of interest.
+pub fn start(
+    executable: &Path,
+    subcommand: &str,
+    path: &Path,
+    options: &[String],
+    input: Stdio,
+) -> io::Result<Child> {
     Command::new(executable)
         .arg(subcommand)
         .arg(path)
+        .args(options)
         .env_clear()
         .current_dir("/")
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()

@@ -174,8 +174,7 @@ fn is_option(kept: &KeptSetting) -> bool {
 /// Whether a policy lets a setting be changed.
 fn is_allowed(policy: &Policy, watched: &Watched, kept: &KeptSetting) -> bool {
     let target = &watched.target;
-    let executable = target.executable.to_string_lossy();
-    let entry = policy.target_for(target.process.pid, &executable, &target.command_line);
+    let entry = policy.target_for(&target.candidate());
     entry.is_some_and(|entry| {
         let is_meant = match &kept.setting.kind {
             SettingKind::Option { column_family, .. } => {

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::policy_file;
+use crate::text::shown;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -30,7 +31,10 @@ pub fn run(arguments: &PolicyArguments) -> Result<(), Failure> {
     match &arguments.command {
         PolicyCommand::Check { files } => {
             for file in files {
-                policy_file::load(file)?;
+                let policy = policy_file::load(file)?;
+                for warning in policy_file::warnings(&policy) {
+                    eprintln!("warning: {}: {}", file.display(), shown(&warning));
+                }
                 println!("{}: ok", file.display());
             }
         }

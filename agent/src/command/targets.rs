@@ -12,6 +12,10 @@ pub struct TargetsArguments {
     /// Look into this process only, and print all that is known of it.
     #[arg(long)]
     pid: Option<u32>,
+    /// Ask a library that is in no table of layouts where its counters are. That runs its code, in a process
+    /// that can do nothing but answer.
+    #[arg(long)]
+    ask_libraries: bool,
     /// Print one JSON array instead of text, an object a copy of RocksDB.
     #[arg(long)]
     json: bool,
@@ -20,9 +24,13 @@ pub struct TargetsArguments {
 /// Looks and prints; nothing is attached.
 /// Errors: when there is no process with that pid, or no RocksDB in it that can be read.
 pub fn run(arguments: &TargetsArguments) -> Result<(), Failure> {
+    let mut inspector = Inspector::new();
+    if arguments.ask_libraries {
+        inspector.ask_libraries();
+    }
     let targets = match arguments.pid {
-        Some(pid) => Inspector::new().inspect_all(pid)?,
-        None => discover(),
+        Some(pid) => inspector.inspect_all(pid)?,
+        None => discover(inspector),
     };
     if arguments.json {
         return super::print_json(&targets);
@@ -45,9 +53,9 @@ pub fn run(arguments: &TargetsArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn discover() -> Vec<sexton_inspect::facts::Target> {
+fn discover(mut inspector: Inspector) -> Vec<sexton_inspect::facts::Target> {
     let mut targets = Vec::new();
-    for result in Inspector::new().discover() {
+    for result in inspector.discover() {
         match result {
             Ok(target) => targets.push(target),
             Err(error) => eprintln!("warning: {}", shown(&error.to_string())),

@@ -11,6 +11,7 @@ use sexton_inspect::error::InspectError;
 use sexton_inspect::facts::{Target, TargetId};
 use sexton_inspect::inspect::{Inspector, pids};
 use sexton_tuner::back_off::{BackOff, Retry};
+use sexton_tuner::policy::Policy;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -56,6 +57,8 @@ pub struct Scout {
     /// Processes that could not be looked into in time.
     hanging: HashMap<u32, Retry>,
     is_sweeping: bool,
+    /// The policy in force: of a process that it does not match nothing is opened.
+    policy: Arc<Policy>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -90,7 +93,7 @@ impl Resident for Searching {
 
 impl Scout {
     /// A scout that tells what it has found by `post`.
-    pub fn new(post: Post, left_behind: LeftBehind) -> Scout {
+    pub fn new(policy: &Policy, post: Post, left_behind: LeftBehind) -> Scout {
         let current = Current::default();
         Scout {
             worker: Worker::new("sexton-scout".to_owned(), left_behind, searching(&current))
@@ -99,7 +102,13 @@ impl Scout {
             current,
             hanging: HashMap::new(),
             is_sweeping: false,
+            policy: Arc::new(policy.clone()),
         }
+    }
+
+    /// Another policy is in force.
+    pub fn follow_policy(&mut self, policy: &Policy) {
+        self.policy = Arc::new(policy.clone());
     }
 
     /// Whether the whole node is being searched.
@@ -113,9 +122,10 @@ impl Scout {
         if self.is_left_alone(pid) {
             return false;
         }
-        let post = self.post.clone();
+        let (post, policy) = (self.post.clone(), Arc::clone(&self.policy));
         self.worker.ask("looking into a process", SWEEP_LIMIT, move |searching| {
             let began = Instant::now();
+            searching.inspector.follow_policy(policy);
             let found = searching.looking(pid, |inspector| inspector.glance(pid));
             let (took, gone) = (began.elapsed(), Vec::new());
             post.send(Event::Looked(Looked { pid, found, gone, is_sweep: false, took }));
@@ -132,9 +142,10 @@ impl Scout {
         let mut pids = if named { only.to_vec() } else { pids() };
         self.hanging.retain(|pid, _| pids.contains(pid));
         pids.retain(|pid| !self.is_left_alone(*pid));
-        let post = self.post.clone();
+        let (post, policy) = (self.post.clone(), Arc::clone(&self.policy));
         self.is_sweeping = self.worker.ask("searching the node", SWEEP_LIMIT, move |searching| {
             let began = Instant::now();
+            searching.inspector.follow_policy(policy);
             searching.inspector.begin_round();
             for pid in pids {
                 post.send(Event::Looked(searching.look_in_sweep(pid, named, &watched)));
@@ -222,7 +233,7 @@ impl Searching {
             // It may have changed just now, or could not be looked into this time: then it stays.
             match self.looking(pid, |inspector| inspector.glance(pid)) {
                 Ok(targets) => gone.retain(|id| targets.iter().all(|target| target.id != *id)),
-                Err(InspectError::NoRocksDb { .. }) => {}
+                Err(InspectError::NoRocksDb { .. } | InspectError::NotMatched { .. }) => {}
                 Err(_) => gone.clear(),
             }
         }

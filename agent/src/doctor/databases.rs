@@ -3,7 +3,7 @@
 use super::finding::Finding;
 use super::report::DatabaseReport;
 use sexton_inspect::facts::DatabaseDirectory;
-use sexton_sst::read_database;
+use sexton_sst::{Place, read_database};
 
 /// Names of column families that are listed of one database: a screenful; the total is always said.
 pub const COLUMN_FAMILIES_SHOWN_MAX: usize = 50;
@@ -34,7 +34,7 @@ fn report(database: &DatabaseDirectory, is_read: bool) -> DatabaseReport {
         report.error = Some(Finding::unknown(name, note, reason, "nothing to do: sexton run reads them all"));
         return report;
     }
-    match read_database(&database.path_from_agent) {
+    match read_database(Place { path: &database.path_from_agent, identity: database.place() }) {
         Ok(read) => {
             report.column_families_total = read.column_families.len();
             report.sst_files = read.files.len();

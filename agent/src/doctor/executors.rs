@@ -87,10 +87,8 @@ fn by_command(target: &Target) -> Finding {
 /// MyRocks: the server that the policy names is asked, and nothing is set.
 fn by_statement(target: &Target, policy: Option<&Policy>) -> Finding {
     let (name, note) = ("sql", "compacts whole column families by a statement to MyRocks");
-    let executable = target.executable.to_string_lossy();
-    let entry = policy
-        .and_then(|policy| policy.target_for(target.process.pid, &executable, &target.command_line))
-        .and_then(|entry| entry.sql.as_ref());
+    let entry =
+        policy.and_then(|policy| policy.target_for(&target.candidate())).and_then(|entry| entry.sql.as_ref());
     let module = target.module.path.file_name().map(|name| name.to_string_lossy());
     let is_myrocks = module.is_some_and(|name| name.starts_with(MYROCKS_MODULE));
     match entry {

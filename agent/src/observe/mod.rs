@@ -70,6 +70,7 @@ impl Observer {
         }
         let by = loader.name();
         info!(kernel = features.release, loader = by, mechanism = mechanism.describe(), "probes");
+        let scout = Scout::new(&policy, post.clone(), left_behind);
         Ok(Observer {
             policy,
             roster,
@@ -77,7 +78,7 @@ impl Observer {
             windows: Windows::load_with(loader, mechanism)?,
             prices: Prices::default(),
             follower: Follower::new(),
-            scout: Scout::new(post.clone(), left_behind),
+            scout,
             post,
         })
     }
@@ -89,6 +90,7 @@ impl Observer {
 
     /// Another policy is in force.
     pub fn take_policy(&mut self, policy: Policy) {
+        self.scout.follow_policy(&policy);
         self.policy = policy;
         self.roster.take_policy(&self.policy, &mut self.sentinel);
     }

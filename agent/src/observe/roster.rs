@@ -192,6 +192,13 @@ impl Roster {
         let mut is_new = self.let_go(sentinel, is_gone);
         let targets = match found {
             Ok(targets) => targets,
+            Err(InspectError::NotMatched { name, is_cut, .. }) => {
+                if is_cut {
+                    self.say_cut(&name);
+                }
+                // It may change its user yet.
+                return Look::Nothing;
+            }
             Err(InspectError::NoSuchProcess { .. }) if self.pids.is_empty() || !is_sweep => {
                 return Look::Gone;
             }
@@ -253,9 +260,7 @@ impl Roster {
     pub fn take_policy(&mut self, policy: &Policy, sentinel: &mut Sentinel) {
         self.let_go(sentinel, |watched, _| {
             let target = &watched.target;
-            let executable = target.executable.to_string_lossy();
-            let entry = policy.target_for(target.process.pid, &executable, &target.command_line);
-            match entry.cloned() {
+            match policy.target_for(&target.candidate()).cloned() {
                 Some(entry) => watched.take_policy(entry, policy),
                 None => return true,
             }
@@ -296,8 +301,7 @@ impl Roster {
         if self.refused.contains(&target.id) {
             return Ok(Taken::Unwanted);
         }
-        let executable = target.executable.to_string_lossy();
-        let Some(entry) = policy.target_for(target.process.pid, &executable, &target.command_line) else {
+        let Some(entry) = policy.target_for(&target.candidate()) else {
             if target.is_command_line_cut && policy.matches_command_lines() {
                 self.say_cut(&target.name);
             }

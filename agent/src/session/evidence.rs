@@ -1,11 +1,12 @@
 //! From a window's operations to the tuner's evidence: names for addresses, SST files for directories.
 
+use super::options::place_of;
 use super::{Access, HookState, Session};
 use sexton_execute::HookClient;
 use sexton_inspect::facts::{DatabaseDirectory, Gap};
 use sexton_inspect::links;
 use sexton_probe::{FileFetches, Operation};
-use sexton_sst::SstError;
+use sexton_sst::{Reader, SstError};
 use sexton_tuner::evidence::{Evidence, FileReads, MemtableDeletions, Observation, SstFile, Window};
 use sexton_tuner::lineage::Links;
 use sexton_tuner::options::ColumnFamilyOptions;
@@ -215,7 +216,7 @@ impl Session {
     fn files(&mut self, database: &DatabaseDirectory) -> Result<SstRead, String> {
         let mut files = match self.files_by_hook(database) {
             Some(files) => files,
-            None => match sexton_sst::read_database(&database.path_from_agent) {
+            None => match sexton_sst::read_database(place_of(database)) {
                 Ok(read) => {
                     let families = read.column_families.iter();
                     let orders = families.clone().map(|family| (family.name.clone(), family.order));
@@ -231,7 +232,7 @@ impl Session {
             },
         };
         let cache = self.properties.entry(database.path.clone()).or_default();
-        let completion = sexton_sst::complete(&mut files, &database.path_from_agent, cache);
+        let completion = sexton_sst::complete(&Reader::default(), &mut files, place_of(database), cache);
         debug!(target = self.target.name, files = files.len(), ?completion, "SST files");
         Ok(files)
     }

@@ -6,6 +6,8 @@
 use super::{Access, Session};
 use sexton_execute::{ExecuteError, HookClient};
 use sexton_hook_protocol::{ChangedOption, ColumnFamilyPointers, OptionChange, OptionsScope};
+use sexton_inspect::facts::DatabaseDirectory;
+use sexton_sst::Place;
 use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::run::{KeptSetting, Restoration, SettingKind};
 use std::collections::BTreeMap;
@@ -16,6 +18,11 @@ use std::time::Duration;
 /// anew.
 pub const OPTION_LIMIT: Duration = Duration::from_secs(30);
 
+/// Where a database is read, and which one has to be there.
+pub(super) fn place_of(database: &DatabaseDirectory) -> Place<'_> {
+    Place { path: &database.path_from_agent, identity: database.place() }
+}
+
 /// An option's value by the OPTIONS file, `None` where that does not name it; or why it cannot be read.
 pub type ValueInForce = Result<Option<String>, String>;
 
@@ -24,7 +31,7 @@ impl Session {
     pub fn value_in_force(&self, kept: &KeptSetting) -> ValueInForce {
         let (database, column_family) = place(kept).ok_or("it is no option")?;
         let database = self.database(database).ok_or("its database is not open")?;
-        let read = sexton_sst::read_database(&database.path_from_agent).map_err(|error| error.to_string())?;
+        let read = sexton_sst::read_database(place_of(database)).map_err(|error| error.to_string())?;
         let family = read.column_families.into_iter().find(|family| family.name == column_family);
         Ok(family.and_then(|mut family| family.options.run_time_options.remove(&kept.setting.name)))
     }

@@ -14,9 +14,11 @@
 use super::confine;
 use super::database::{COLUMN_FAMILIES_MAX, ColumnFamily, FILES_MAX, KEY_BYTES_MAX};
 use super::options::{self, DatabaseOptions};
+use super::tails;
 use super::wire::{Failure, Line};
 use rust_rocksdb::{BlockBasedOptions, ColumnFamilyDescriptor, DB, LiveFile, Options};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use sexton_sandbox::rooted;
 use sexton_tuner::comparator::Order;
 use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::{evidence::SstFile, key::Key};
@@ -44,14 +46,26 @@ const WRITE_BUFFER_BYTES: usize = 64 << 10;
 pub struct ChildArguments {
     /// Database directory, as the agent reaches it.
     pub directory: PathBuf,
+    /// The device that it lies on.
+    #[arg(long, requires = "inode")]
+    device: Option<u64>,
+    /// Its inode.
+    #[arg(long, requires = "device")]
+    inode: Option<u64>,
+    /// Read only what the files say of themselves whose numbers come by standard input, one a line.
+    #[arg(long)]
+    tails: bool,
 }
 
-/// Entry point of the hidden subcommand: reads the database in `directory`, as the agent reaches it,
-/// and writes it to standard output. Must run before the process has started a thread.
-pub fn main(directory: &Path) -> ExitCode {
+/// Entry point of the hidden subcommand: reads the database in the directory, or the ends of files in it, and
+/// writes it to standard output. Must run before the process has started a thread.
+pub fn main(arguments: &ChildArguments) -> ExitCode {
     let mut output = BufWriter::new(std::io::stdout().lock());
-    let result = confine::to_directory(directory).and_then(|descriptor| read(&descriptor));
-    let result = result.and_then(|database| write_database(&mut output, &database));
+    let result = confine::to_directory(&arguments.directory, arguments.device.zip(arguments.inode));
+    let result = result.and_then(|directory| match arguments.tails {
+        true => write_tails(&mut output, &directory),
+        false => read(&directory).and_then(|database| write_database(&mut output, &database)),
+    });
     let written = match &result {
         Ok(()) => output.flush().map_err(|error| Failure::Output { message: error.to_string() }),
         Err(failure) => write_line(&mut output, &Line::Failed(failure.clone()))
@@ -76,6 +90,16 @@ fn write_database(output: &mut impl Write, database: &Database) -> Result<(), Fa
     write_line(output, &Line::End { files: database.files.len() as u64 })
 }
 
+fn write_tails(output: &mut impl Write, directory: &OwnedFd) -> Result<(), Failure> {
+    let mut files = 0;
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        let Ok(number) = line.parse() else { continue };
+        files += 1;
+        write_line(output, &Line::Tail { number, tail: tails::read(directory, number) })?;
+    }
+    write_line(output, &Line::End { files })
+}
+
 fn write_line(output: &mut impl Write, line: &Line) -> Result<(), Failure> {
     serde_json::to_writer(&mut *output, line)
         .map_err(std::io::Error::from)
@@ -86,11 +110,12 @@ fn write_line(output: &mut impl Write, line: &Line) -> Result<(), Failure> {
 fn read(directory: &OwnedFd) -> Result<Database, Failure> {
     // Through the descriptor: the path stays valid whatever happens to the directory's name.
     let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-    match rustix::fs::statat(directory, "CURRENT", rustix::fs::AtFlags::empty()) {
+    match rustix::fs::statat(directory, "CURRENT", AtFlags::empty()) {
         Ok(_) => {}
         Err(rustix::io::Errno::NOENT) => return Err(Failure::NotADatabase),
         Err(error) => return Err(Failure::Directory { message: format!("CURRENT: {error}") }),
     }
+    refuse_what_is_no_file(directory)?;
     let mut attempt = 1;
     loop {
         match read_once(directory, &path) {
@@ -101,6 +126,36 @@ fn read(directory: &OwnedFd) -> Result<Database, Failure> {
             result => return result,
         }
     }
+}
+
+/// RocksDB opens files by their names, whatever they are, and would wait for the other end of a pipe.
+fn refuse_what_is_no_file(directory: &OwnedFd) -> Result<(), Failure> {
+    let failed = |error: rustix::io::Errno| Failure::Directory { message: error.to_string() };
+    for entry in list(directory).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        let is_regular = || match entry.file_type() {
+            FileType::Unknown => rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+                .is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::RegularFile),
+            known => known == FileType::RegularFile,
+        };
+        let name = name.to_string_lossy();
+        if is_opened_by_rocksdb(&name) && !is_regular() {
+            return Err(Failure::Directory { message: format!("{name} in it is no regular file") });
+        }
+    }
+    Ok(())
+}
+
+fn is_opened_by_rocksdb(name: &str) -> bool {
+    let begins = ["MANIFEST-", "OPTIONS-"].iter().any(|beginning| name.starts_with(beginning));
+    let ends = [".sst", ".ldb", ".blob"].iter().any(|end| name.ends_with(end));
+    begins || ends || matches!(name, "CURRENT" | "IDENTITY")
+}
+
+fn list(directory: &OwnedFd) -> rustix::io::Result<rustix::fs::Dir> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
+    rustix::fs::Dir::read_from(rustix::fs::openat(directory, ".", flags, Mode::empty())?)
 }
 
 fn read_once(directory: &OwnedFd, path: &Path) -> Result<Database, Failure> {
@@ -150,16 +205,13 @@ fn newest_options(directory: &OwnedFd) -> DatabaseOptions {
 }
 
 fn read_newest_options(directory: &OwnedFd) -> Option<String> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
-    let listing = rustix::fs::openat(directory, ".", flags, Mode::empty()).ok()?;
-    let newest = rustix::fs::Dir::read_from(listing)
+    let newest = list(directory)
         .ok()?
         .filter_map(|entry| options::options_file_number(entry.ok()?.file_name().to_str().ok()?))
         .max()?;
     // RocksDB pads to six digits; longer numbers stand as they are.
     let name = format!("OPTIONS-{newest:06}");
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = std::fs::File::from(rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?);
+    let file = rooted::open_regular(directory, name).ok()?;
     let mut bytes = Vec::new();
     file.take(options::OPTIONS_BYTES_MAX).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())

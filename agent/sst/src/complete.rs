@@ -1,19 +1,15 @@
 //! Fills in the number of entries and deletions that RocksDB did not load, from the files on disk.
 
-use super::properties::{self, PropertiesError, ReadAt, TableProperties};
-use rustix::fs::{Mode, OFlags};
+use super::properties::TableProperties;
+use super::reader::{Place, Reader};
+use super::tails::file_name;
+use super::wire::Tail;
 use sexton_tuner::evidence::SstFile;
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 /// Files that one call reads at most: some three reads of a few KiB each, a second on a slow disk. What is
 /// left over is read by the next calls.
 pub const FILES_READ_MAX: usize = 512;
-
-/// Read at once from the end of a file: footer, metaindex and properties block mostly lie in it.
-const TAIL_BYTES: u64 = 8 << 10;
 
 /// Properties of one database's files by number. Files never change once they are written, and the number
 /// is not used again; the size is compared all the same, should the database have been made anew.
@@ -58,15 +54,20 @@ impl PropertiesCache {
 }
 
 /// Fills `entries` and `deletions` of those files that have no entries, with what the files themselves say
-/// in `directory`, as the agent reaches it. The cache forgets all files that are not in `files`, so it
-/// never holds more than these; use one cache per database. At most [`FILES_READ_MAX`] files are opened.
+/// in `place`. The cache forgets all files that are not in `files`, so it never holds more than these; use
+/// one cache per database. At most [`FILES_READ_MAX`] files are read, by a process that can do nothing else.
 ///
 /// A file that cannot be read keeps its zeros; how many there are is in the result.
-pub fn complete(files: &mut [SstFile], directory: &Path, cache: &mut PropertiesCache) -> Completion {
+pub fn complete(
+    reader: &Reader,
+    files: &mut [SstFile],
+    place: Place<'_>,
+    cache: &mut PropertiesCache,
+) -> Completion {
     let live: HashSet<u64> = files.iter().map(|file| file.number).collect();
     cache.by_number.retain(|number, _| live.contains(number));
     let mut completion = Completion::default();
-    let mut opened = 0;
+    let mut wanted = Vec::new();
     for file in files.iter_mut().filter(|file| file.entries == 0) {
         let known = cache.by_number.get(&file.number).filter(|cached| cached.size_bytes == file.size_bytes);
         if let Some(cached) = known {
@@ -77,39 +78,60 @@ pub fn complete(files: &mut [SstFile], directory: &Path, cache: &mut PropertiesC
                 }
                 None => completion.unsupported += 1,
             }
-        } else if opened == FILES_READ_MAX {
+        } else if wanted.len() == FILES_READ_MAX {
             completion.left += 1;
         } else {
-            opened += 1;
-            read_and_fill(file, directory, cache, &mut completion);
+            wanted.push(file);
+        }
+    }
+    if !wanted.is_empty() {
+        let numbers: Vec<u64> = wanted.iter().map(|file| file.number).collect();
+        match reader.tails(place, &numbers) {
+            Ok(tails) => wanted.into_iter().for_each(|file| {
+                let tail = tails.get(&file.number);
+                take(file, tail, place, cache, &mut completion);
+            }),
+            Err(error) => {
+                completion.unreadable += wanted.len();
+                completion.first_error = Some(error.to_string());
+            }
         }
     }
     completion
 }
 
-fn read_and_fill(
+/// Takes in what was read of one file.
+fn take(
     file: &mut SstFile,
-    directory: &Path,
+    tail: Option<&Tail>,
+    place: Place<'_>,
     cache: &mut PropertiesCache,
     completion: &mut Completion,
 ) {
-    let properties = match read_properties(directory, file) {
-        Ok(properties) => {
+    let mut note = |error: &str| {
+        let path = place.path.join(file_name(file.number));
+        completion.first_error.get_or_insert_with(|| format!("{}: {error}", path.display()));
+    };
+    let properties = match tail {
+        Some(Tail::Properties(properties)) => {
             completion.read += 1;
-            fill(file, &properties);
-            Some(properties)
+            fill(file, properties);
+            Some(properties.clone())
         }
-        Err(error) => {
-            let name = file_name(file.number);
-            completion
-                .first_error
-                .get_or_insert_with(|| format!("{}: {error}", directory.join(name).display()));
-            if matches!(error, PropertiesError::Read { .. }) {
-                completion.unreadable += 1;
-                return;
-            }
+        Some(Tail::Unsupported(error)) => {
+            note(error);
             completion.unsupported += 1;
             None
+        }
+        Some(Tail::Unreadable(error)) => {
+            note(error);
+            completion.unreadable += 1;
+            return;
+        }
+        None => {
+            note("nothing was said of it");
+            completion.unreadable += 1;
+            return;
         }
     };
     cache.by_number.insert(file.number, Cached { size_bytes: file.size_bytes, properties });
@@ -121,65 +143,13 @@ fn fill(file: &mut SstFile, properties: &TableProperties) {
     file.entries = properties.entries.max(file.deletions);
 }
 
-/// RocksDB's file name: six digits at least.
-fn file_name(number: u64) -> String {
-    format!("{number:06}.sst")
-}
-
-fn read_properties(directory: &Path, file: &SstFile) -> Result<TableProperties, PropertiesError> {
-    let opened = open(&directory.join(file_name(file.number)))
-        .and_then(|opened| Ok((opened.metadata()?.len(), opened)))
-        .map_err(|source| PropertiesError::Read { offset: 0, length: 0, source })?;
-    let (size_bytes, opened) = opened;
-    let tail_offset = size_bytes.saturating_sub(TAIL_BYTES);
-    let length = size_bytes - tail_offset;
-    let tail = read_file(&opened, tail_offset, length as usize).map_err(|source| PropertiesError::Read {
-        offset: tail_offset,
-        length,
-        source,
-    })?;
-    properties::read(&TailedFile { file: opened, tail_offset, tail }, size_bytes)
-}
-
-/// Opens a regular file for reading. Neither follows a link nor waits for a pipe: the directory is a
-/// foreign process's.
-fn open(path: &Path) -> std::io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file")),
-    }
-}
-
-fn read_file(file: &File, offset: u64, length: usize) -> std::io::Result<Vec<u8>> {
-    let mut bytes = vec![0; length];
-    file.read_exact_at(&mut bytes, offset)?;
-    Ok(bytes)
-}
-
-/// A file whose end has been read already.
-struct TailedFile {
-    file: File,
-    tail_offset: u64,
-    tail: Vec<u8>,
-}
-
-impl ReadAt for TailedFile {
-    fn read_at(&self, offset: u64, length: usize) -> std::io::Result<Vec<u8>> {
-        match offset.checked_sub(self.tail_offset) {
-            Some(within) => self.tail.read_at(within, length),
-            None => read_file(&self.file, offset, length),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
     use super::*;
     use sexton_tuner::key::Key;
+    use std::path::Path;
 
     fn file(number: u64, size_bytes: u64) -> SstFile {
         SstFile {
@@ -219,18 +189,18 @@ mod tests {
         known.entries = 5;
         let mut cache = PropertiesCache::default();
         let mut files = [file(7, size_bytes), known.clone()];
-        let completion = complete(&mut files, directory.path(), &mut cache);
+        let completion = complete(&Reader::default(), &mut files, Place::of(directory.path()), &mut cache);
         assert_eq!(completion, Completion { read: 1, ..Completion::default() });
         assert_eq!((files[0].entries, files[0].deletions), (300, 100));
         assert_eq!(files[1], known, "a file with entries is left as it is");
 
         std::fs::remove_file(directory.path().join("000007.sst")).unwrap();
         let mut files = [file(7, size_bytes)];
-        let completion = complete(&mut files, directory.path(), &mut cache);
+        let completion = complete(&Reader::default(), &mut files, Place::of(directory.path()), &mut cache);
         assert_eq!(completion, Completion { cached: 1, ..Completion::default() });
         assert_eq!(files[0].entries, 300);
 
-        complete(&mut [], directory.path(), &mut cache);
+        complete(&Reader::default(), &mut [], Place::of(directory.path()), &mut cache);
         assert!(cache.is_empty(), "files that are no longer live are forgotten");
     }
 
@@ -239,10 +209,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut cache = PropertiesCache::default();
         let first = write_sst(directory.path(), 7, 300);
-        complete(&mut [file(7, first)], directory.path(), &mut cache);
+        complete(&Reader::default(), &mut [file(7, first)], Place::of(directory.path()), &mut cache);
         let second = write_sst(directory.path(), 7, 30_000);
         let mut files = [file(7, second)];
-        assert_eq!(complete(&mut files, directory.path(), &mut cache).read, 1);
+        assert_eq!(complete(&Reader::default(), &mut files, Place::of(directory.path()), &mut cache).read, 1);
         assert_eq!((files[0].entries, files[0].deletions), (30_000, 10_000));
     }
 
@@ -257,7 +227,7 @@ mod tests {
         assert!(fifo.unwrap().success());
         let mut files = [file(1, 4096), file(2, 4096), file(3, 0), file(4, 0), file(5, 0)];
         let mut cache = PropertiesCache::default();
-        let completion = complete(&mut files, directory.path(), &mut cache);
+        let completion = complete(&Reader::default(), &mut files, Place::of(directory.path()), &mut cache);
         assert_eq!((completion.unsupported, completion.unreadable, completion.read), (1, 4, 0));
         assert!(completion.first_error.unwrap().contains("000001.sst"), "the error names the file");
         assert!(files.iter().all(|file| file.entries == 0));
@@ -275,10 +245,10 @@ mod tests {
         }
         let mut cache = PropertiesCache::default();
         let fresh = || (0..total as u64).map(|number| file(number, size_bytes)).collect::<Vec<_>>();
-        let first = complete(&mut fresh(), directory.path(), &mut cache);
+        let first = complete(&Reader::default(), &mut fresh(), Place::of(directory.path()), &mut cache);
         assert_eq!((first.read, first.left, first.cached), (FILES_READ_MAX, 10, 0));
         let mut files = fresh();
-        let second = complete(&mut files, directory.path(), &mut cache);
+        let second = complete(&Reader::default(), &mut files, Place::of(directory.path()), &mut cache);
         assert_eq!((second.read, second.left, second.cached), (10, 0, FILES_READ_MAX));
         assert!(files.iter().all(|file| (file.entries, file.deletions) == (30, 10)));
     }

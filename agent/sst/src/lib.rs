@@ -16,33 +16,33 @@ mod error;
 mod options;
 mod properties;
 mod reader;
+mod tails;
 mod wire;
 
 pub use child::ChildArguments;
 pub use complete::{Completion, FILES_READ_MAX, PropertiesCache, complete};
 pub use database::{COLUMN_FAMILIES_MAX, ColumnFamily, DatabaseFiles, FILES_MAX, KEY_BYTES_MAX};
 pub use error::SstError;
-pub use reader::{CHILD_SUBCOMMAND, Reader};
+pub use reader::{CHILD_SUBCOMMAND, Place, Reader};
 pub use sexton_tuner::comparator::Order;
 
 use sexton_tuner::evidence::SstFile;
-use std::path::Path;
 
-/// Reads column families and live SST files of the database in `path_from_agent` (`/proc/PID/root/...`).
+/// Reads column families and live SST files of the database in `place`.
 /// Column families with an unknown comparator are listed without files.
 /// Errors: [`SstError`]; nothing of the target is changed in any case.
-pub fn read_database(path_from_agent: &Path) -> Result<DatabaseFiles, SstError> {
-    Reader::default().read(path_from_agent)
+pub fn read_database(place: Place<'_>) -> Result<DatabaseFiles, SstError> {
+    Reader::default().read(place)
 }
 
-/// Reads the live SST files of the database in `path_from_agent`, all or nothing.
+/// Reads the live SST files of the database in `place`, all or nothing.
 /// Errors: those of [`read_database`], and [`SstError::UnknownComparator`] if that leaves out any column
 /// family.
-pub fn read_directory(path_from_agent: &Path) -> Result<Vec<SstFile>, SstError> {
-    let database = read_database(path_from_agent)?;
+pub fn read_directory(place: Place<'_>) -> Result<Vec<SstFile>, SstError> {
+    let database = read_database(place)?;
     match database.column_families.into_iter().find(|family| family.order.is_none()) {
         Some(family) => Err(SstError::UnknownComparator {
-            path: path_from_agent.to_owned(),
+            path: place.path.to_owned(),
             column_family: family.name,
             comparator: family.comparator,
         }),

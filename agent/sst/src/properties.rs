@@ -6,6 +6,7 @@
 //! the two meta blocks are never compressed. Pure: bytes come in through [`ReadAt`]. Opening files and
 //! remembering what was read is the business of `complete`.
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Ends every block-based table since RocksDB 2.8.
@@ -31,7 +32,7 @@ const META_BLOCK_ENTRIES_MAX: usize = 4096;
 const COLUMN_FAMILY_NAME_BYTES_MAX: usize = 1024;
 
 /// What the properties block says of one SST file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableProperties {
     /// `rocksdb.num.entries`: all entries, deletions included.
     pub entries: u64,

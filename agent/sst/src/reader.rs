@@ -2,10 +2,12 @@
 
 use super::database::DatabaseFiles;
 use super::error::SstError;
-use super::wire::{Failure, Line};
-use std::io::{BufRead, BufReader, Read};
+use super::wire::{Failure, Line, Tail};
+use sexton_sandbox::rooted::Identity;
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout};
+use std::process::{Child, ChildStdout, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -33,9 +35,26 @@ impl Default for Reader {
     }
 }
 
+/// A directory that is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// As the agent reaches it: `/proc/PID/root/...`.
+    pub path: &'a Path,
+    /// Which directory has to be there; `None`: whichever is.
+    pub identity: Option<Identity>,
+}
+
+impl<'a> Place<'a> {
+    /// Whichever directory is there.
+    pub fn of(path: &'a Path) -> Place<'a> {
+        Place { path, identity: None }
+    }
+}
+
 /// What the reading thread hands over when the output has ended.
 struct Output {
     database: DatabaseFiles,
+    tails: HashMap<u64, Tail>,
     lines: usize,
     end: Result<(), OutputError>,
 }
@@ -46,9 +65,21 @@ enum OutputError {
 }
 
 impl Reader {
-    /// Reads the database in `path`, as the agent reaches it.
-    pub fn read(&self, path: &Path) -> Result<DatabaseFiles, SstError> {
-        let mut child = self.start(path)?;
+    /// Reads the database in `place`.
+    pub fn read(&self, place: Place<'_>) -> Result<DatabaseFiles, SstError> {
+        self.run(place, None).map(|output| output.database)
+    }
+
+    /// Reads what the files with these numbers say of themselves.
+    pub(super) fn tails(&self, place: Place<'_>, numbers: &[u64]) -> Result<HashMap<u64, Tail>, SstError> {
+        let mut text = String::new();
+        numbers.iter().for_each(|number| text.push_str(&format!("{number}\n")));
+        self.run(place, Some(text)).map(|output| output.tails)
+    }
+
+    fn run(&self, place: Place<'_>, input: Option<String>) -> Result<Output, SstError> {
+        let path = place.path;
+        let mut child = self.start(place, input)?;
         let (sender, receiver) = sync_channel(1);
         let stdout = child.stdout.take();
         let thread = std::thread::spawn(move || {
@@ -60,7 +91,7 @@ impl Reader {
         // The process is gone and with it the other end of the pipe: the thread ends.
         let _ = thread.join();
         match output {
-            Ok(Output { database, end: Ok(()), .. }) => Ok(database),
+            Ok(output @ Output { end: Ok(()), .. }) => Ok(output),
             Ok(Output { end: Err(OutputError::Failed(failure)), .. }) => Err(failure.at(path)),
             Ok(Output { end: Err(OutputError::Cut(message)), lines, .. }) => {
                 Err(SstError::Cut { path: path.to_owned(), status, lines, message })
@@ -75,10 +106,26 @@ impl Reader {
         }
     }
 
-    fn start(&self, path: &Path) -> Result<Child, SstError> {
-        sexton_sandbox::start(&self.executable, CHILD_SUBCOMMAND, path).map_err(|source| SstError::Spawn {
+    fn start(&self, place: Place<'_>, input: Option<String>) -> Result<Child, SstError> {
+        let mut options = Vec::new();
+        if let Some((device, inode)) = place.identity {
+            options.extend([format!("--device={device}"), format!("--inode={inode}")]);
+        }
+        options.extend(input.is_some().then(|| "--tails".to_owned()));
+        let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
+        let start = || {
+            let mut child =
+                sexton_sandbox::start(&self.executable, CHILD_SUBCOMMAND, place.path, &options, stdin)?;
+            // The numbers of all files that are read at once fit into the pipe. A child that has ended tells
+            // by its output.
+            if let (Some(mut stdin), Some(text)) = (child.stdin.take(), input) {
+                let _ = stdin.write_all(text.as_bytes());
+            }
+            Ok(child)
+        };
+        start().map_err(|source| SstError::Spawn {
             executable: self.executable.clone(),
-            path: path.to_owned(),
+            path: place.path.to_owned(),
             source,
         })
     }
@@ -99,7 +146,8 @@ fn stop(child: &mut Child) -> String {
 }
 
 fn take_in(stdout: Option<ChildStdout>) -> Output {
-    let mut output = Output { database: DatabaseFiles::default(), lines: 0, end: Ok(()) };
+    let mut output =
+        Output { database: DatabaseFiles::default(), tails: HashMap::new(), lines: 0, end: Ok(()) };
     output.end = match stdout {
         Some(stdout) => take_lines(BufReader::new(stdout.take(OUTPUT_BYTES_MAX)), &mut output),
         None => Err(OutputError::Cut("it had no standard output".to_owned())),
@@ -122,10 +170,14 @@ fn take_lines(mut source: impl BufRead, output: &mut Output) -> Result<(), Outpu
         match line.map_err(|error| OutputError::Cut(error.to_string()))? {
             Line::ColumnFamily(family) => output.database.column_families.push(family),
             Line::File(file) => output.database.files.push(file),
+            Line::Tail { number, tail } => drop(output.tails.insert(number, tail)),
             Line::Failed(failure) => return Err(OutputError::Failed(failure)),
-            Line::End { files } if files == output.database.files.len() as u64 => return Ok(()),
             Line::End { files } => {
-                let message = format!("it says {files} files but {} came", output.database.files.len());
+                let came = output.database.files.len() + output.tails.len();
+                if files == came as u64 {
+                    return Ok(());
+                }
+                let message = format!("it says {files} files but {came} came");
                 return Err(OutputError::Cut(message));
             }
         }

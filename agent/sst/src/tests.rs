@@ -9,7 +9,8 @@ use super::*;
 use rust_rocksdb::{BlockBasedOptions, ColumnFamilyDescriptor, DB, DBCompressionType, Options};
 use sexton_tuner::key::Key;
 use std::collections::BTreeMap;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ unsafe extern "C" fn stand_in(
     environment: *const *const u8,
 ) {
     let given: Vec<_> = std::env::args_os().collect();
-    let [_, subcommand, directory] = given.as_slice() else { return };
+    let [_, subcommand, directory, ..] = given.as_slice() else { return };
     if subcommand != CHILD_SUBCOMMAND && subcommand != SUBCOMMAND_HARM {
         return;
     }
@@ -58,15 +59,24 @@ unsafe extern "C" fn stand_in(
         try_harm(Path::new(directory));
         std::process::exit(0);
     }
-    let code = child::main(Path::new(directory));
+    let rest = given.iter().skip(1);
+    let code = child::main(&<StandIn as clap::Parser>::parse_from(rest).arguments);
     std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
+}
+
+/// The hidden subcommand's arguments, as the agent takes them.
+#[derive(clap::Parser)]
+struct StandIn {
+    #[command(flatten)]
+    arguments: ChildArguments,
 }
 
 fn try_harm(directory: &Path) {
     let probe = std::fs::File::open(directory.join("probe")).unwrap();
-    confine::to_directory(directory).unwrap();
+    confine::to_directory(directory, None).unwrap();
     let file = directory.join("file");
-    let attempts: [(&str, std::io::Result<()>); 9] = [
+    let parent = rustix::process::getppid().unwrap();
+    let attempts: [(&str, std::io::Result<()>); 13] = [
         ("create", std::fs::write(directory.join("new"), "x")),
         ("write", std::fs::OpenOptions::new().append(true).open(&file).map(drop)),
         ("truncate", std::fs::OpenOptions::new().write(true).truncate(true).open(&file).map(drop)),
@@ -76,11 +86,22 @@ fn try_harm(directory: &Path) {
         ("read elsewhere", std::fs::read("/etc/passwd").map(drop)),
         ("write to /tmp", std::fs::write(std::env::temp_dir().join("sexton-confined"), "x")),
         ("connect", std::net::TcpStream::connect("127.0.0.1:9").map(drop)),
+        ("a socket", std::os::unix::net::UnixDatagram::unbound().map(drop)),
+        ("a signal", rustix::process::test_kill_process(parent).map_err(Into::into)),
+        ("a program", std::process::Command::new("/bin/true").spawn().map(drop)),
+        ("a link", symlink("file", directory.join("link"))),
     ];
+    if rustix::process::geteuid().is_root() {
+        println!("it is root still");
+    }
     for (what, result) in attempts {
         let refused = result.as_ref().err().map(std::io::Error::kind);
         // A refused connection has reached the network; permission denied has not.
-        if refused != Some(std::io::ErrorKind::PermissionDenied) {
+        let is_refused = match what {
+            "mkdir" => refused == Some(std::io::ErrorKind::AlreadyExists),
+            _ => refused == Some(std::io::ErrorKind::PermissionDenied),
+        };
+        if !is_refused {
             println!("{what}: {result:?}");
         }
     }
@@ -165,9 +186,14 @@ fn reads_what_the_owner_sees_and_leaves_no_trace() {
     assert!(expected.len() > 30, "{} files", expected.len());
     let before = picture(directory.path());
 
-    let mut files = sorted(read_directory(directory.path()).unwrap());
+    let mut files = sorted(read_directory(Place::of(directory.path())).unwrap());
     assert!(files.iter().any(|file| file.entries == 0), "RocksDB does not load the statistics itself");
-    let completion = complete(&mut files, directory.path(), &mut PropertiesCache::default());
+    let completion = complete(
+        &Reader::default(),
+        &mut files,
+        Place::of(directory.path()),
+        &mut PropertiesCache::default(),
+    );
 
     assert_eq!(picture(directory.path()), before, "nothing in the directory has changed");
     assert_eq!(completion.first_error, None);
@@ -200,7 +226,7 @@ fn reads_while_the_owner_writes_and_compacts() {
             }
         });
         for _ in 0..15 {
-            let read = read_directory(directory.path());
+            let read = read_directory(Place::of(directory.path()));
             if read.is_err() {
                 done.store(true, Ordering::Relaxed);
             }
@@ -226,8 +252,8 @@ fn reads_a_database_that_tracks_its_wals() {
         database.flush_wal(true).unwrap();
     }
     let before = picture(directory.path());
-    let mut files = sorted(read_directory(directory.path()).unwrap());
-    complete(&mut files, directory.path(), &mut PropertiesCache::default());
+    let mut files = sorted(read_directory(Place::of(directory.path())).unwrap());
+    complete(&Reader::default(), &mut files, Place::of(directory.path()), &mut PropertiesCache::default());
     assert_eq!(picture(directory.path()), before);
     assert_eq!(files, owners_files(&database));
 }
@@ -244,7 +270,7 @@ fn a_wal_directory_elsewhere_is_left_alone() {
     // RocksDB removes such files from a WAL directory that it is given, even when it opens read-only.
     std::fs::write(wals.path().join("000001.log.trash"), "being removed slowly by its owner").unwrap();
     let before = picture(wals.path());
-    assert_eq!(read_directory(directory.path()).unwrap().len(), 1);
+    assert_eq!(read_directory(Place::of(directory.path())).unwrap().len(), 1);
     assert_eq!(picture(wals.path()), before);
 }
 
@@ -264,7 +290,7 @@ fn many_levels_and_unusual_names() {
         database.flush_cf(family).unwrap();
     }
     database.compact_range_cf(family, None::<&[u8]>, None::<&[u8]>);
-    let files = read_directory(directory.path()).unwrap();
+    let files = read_directory(Place::of(directory.path())).unwrap();
     assert_eq!(files.len(), 1);
     assert_eq!((files[0].column_family.as_str(), files[0].level), (name, 29));
 }
@@ -279,7 +305,7 @@ fn hundreds_of_column_families_fit_into_the_limits() {
     let database = DB::open_cf_descriptors(&small_files(), directory.path(), families).unwrap();
     database.put("key", "value").unwrap();
     database.flush().unwrap();
-    let read = read_database(directory.path()).unwrap();
+    let read = read_database(Place::of(directory.path())).unwrap();
     assert_eq!((read.column_families.len(), read.files.len()), (FAMILIES, 1));
 }
 
@@ -299,7 +325,7 @@ fn known_comparators_give_bytewise_bounds() {
             database.put(key, "value").unwrap();
         }
         database.flush().unwrap();
-        let read = read_database(directory.path()).unwrap();
+        let read = read_database(Place::of(directory.path())).unwrap();
         let [family] = read.column_families.as_slice() else { panic!("{:?}", read.column_families) };
         assert_eq!((family.name.as_str(), family.comparator.as_str()), ("default", name));
         assert_eq!(family.order, Some(order));
@@ -331,17 +357,17 @@ fn an_unknown_comparator_is_refused_by_name() {
     database.flush().unwrap();
     database.flush_cf(database.cf_handle("odd").unwrap()).unwrap();
 
-    let read = read_database(directory.path()).unwrap();
+    let read = read_database(Place::of(directory.path())).unwrap();
     assert_eq!(read.files.len(), 1, "the column family that is known is read");
     assert_eq!(read.files[0].column_family, "default");
-    let error = read_directory(directory.path()).unwrap_err();
+    let error = read_directory(Place::of(directory.path())).unwrap_err();
     assert!(error.to_string().contains("\"app.MyOrder\""), "{error}");
 
     let directory = tempfile::tempdir().unwrap();
     let database = DB::open(&unknown, directory.path()).unwrap();
     database.put("key", "value").unwrap();
     database.flush().unwrap();
-    let error = read_database(directory.path()).unwrap_err();
+    let error = read_database(Place::of(directory.path())).unwrap_err();
     assert!(matches!(error, SstError::UnknownComparator { .. }), "{error}");
 }
 
@@ -353,7 +379,7 @@ fn long_keys_are_cut_to_bounds() {
         database.put(letter.repeat(5000), "value").unwrap();
     }
     database.flush().unwrap();
-    let files = read_directory(directory.path()).unwrap();
+    let files = read_directory(Place::of(directory.path())).unwrap();
     assert_eq!(files[0].smallest, Key::new("a".repeat(KEY_BYTES_MAX)));
     let largest = Key::new("b".repeat(KEY_BYTES_MAX)).prefix_end().unwrap();
     assert_eq!(files[0].largest, largest);
@@ -363,15 +389,15 @@ fn long_keys_are_cut_to_bounds() {
 #[test]
 fn what_is_no_database_is_said_so() {
     let directory = tempfile::tempdir().unwrap();
-    assert!(matches!(read_directory(directory.path()), Err(SstError::NotADatabase { .. })));
+    assert!(matches!(read_directory(Place::of(directory.path())), Err(SstError::NotADatabase { .. })));
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     let missing = directory.path().join("missing");
-    assert!(matches!(read_directory(&missing), Err(SstError::Directory { .. })));
+    assert!(matches!(read_directory(Place::of(&missing)), Err(SstError::Directory { .. })));
     assert!(!missing.exists(), "RocksDB's wrapper would have made it");
 
     let current = directory.path().join("CURRENT");
-    std::os::unix::fs::symlink("CURRENT", &current).unwrap();
-    let error = read_directory(directory.path()).unwrap_err();
+    symlink("CURRENT", &current).unwrap();
+    let error = read_directory(Place::of(directory.path())).unwrap_err();
     assert!(
         matches!(error, SstError::Directory { .. }),
         "not readable is not the same as not there: {error}"
@@ -381,7 +407,7 @@ fn what_is_no_database_is_said_so() {
     std::fs::write(&current, "MANIFEST-000001\n").unwrap();
     std::fs::write(directory.path().join("MANIFEST-000001"), vec![0x5a; 100_000]).unwrap();
     let before = picture(directory.path());
-    let error = read_directory(directory.path()).unwrap_err();
+    let error = read_directory(Place::of(directory.path())).unwrap_err();
     assert!(matches!(error, SstError::RocksDb { .. }), "{error}");
     assert_eq!(picture(directory.path()), before);
 }
@@ -399,19 +425,20 @@ fn a_reading_process_that_hangs_dies_or_babbles_is_an_error() {
     let mut hangs = script(directory.path(), "exec sleep 600");
     hangs.time_limit = Duration::from_millis(300);
     let started = std::time::Instant::now();
-    assert!(matches!(hangs.read(directory.path()), Err(SstError::TimedOut { .. })));
+    assert!(matches!(hangs.read(Place::of(directory.path())), Err(SstError::TimedOut { .. })));
     assert!(started.elapsed() < Duration::from_secs(5));
 
-    let dies = script(directory.path(), "kill -SEGV $$").read(directory.path()).unwrap_err();
+    let dies = script(directory.path(), "kill -SEGV $$").read(Place::of(directory.path())).unwrap_err();
     assert!(matches!(&dies, SstError::Cut { lines: 0, .. }), "{dies}");
-    let short =
-        script(directory.path(), r#"echo '{"line":"end","files":3}'"#).read(directory.path()).unwrap_err();
+    let short = script(directory.path(), r#"echo '{"line":"end","files":3}'"#)
+        .read(Place::of(directory.path()))
+        .unwrap_err();
     assert!(short.to_string().contains("it says 3 files but 0 came"), "{short}");
-    let babbles = script(directory.path(), "yes").read(directory.path()).unwrap_err();
+    let babbles = script(directory.path(), "yes").read(Place::of(directory.path())).unwrap_err();
     assert!(matches!(&babbles, SstError::Cut { lines: 1, .. }), "{babbles}");
 
     let gone = Reader { executable: "/nonexistent/sexton".into(), ..Reader::default() };
-    assert!(matches!(gone.read(directory.path()), Err(SstError::Spawn { .. })));
+    assert!(matches!(gone.read(Place::of(directory.path())), Err(SstError::Spawn { .. })));
 }
 
 /// Needs Landlock, which the kernels of all supported distributions have; without it the file size limit
@@ -427,6 +454,49 @@ fn the_reading_process_can_only_read() {
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "read: content\n", "{output:?}");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn what_is_no_file_is_not_opened_as_one() {
+    for name in ["MANIFEST-000005", "OPTIONS-000007", "000012.sst", "IDENTITY"] {
+        let directory = tempfile::tempdir().unwrap();
+        drop(DB::open(&small_files(), directory.path()).unwrap());
+        let _ = std::fs::remove_file(directory.path().join(name));
+        let made = std::process::Command::new("mkfifo").arg(directory.path().join(name)).status().unwrap();
+        assert!(made.success());
+        let started = std::time::Instant::now();
+        let error = read_directory(Place::of(directory.path())).unwrap_err();
+        assert!(error.to_string().contains("no regular file"), "{name}: {error}");
+        assert!(started.elapsed() < Duration::from_secs(15), "{name}: it was waited for");
+    }
+}
+
+#[test]
+fn another_directory_in_its_place_is_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().canonicalize().unwrap().join("db");
+    drop(DB::open(&small_files(), &path).unwrap());
+    let data = std::fs::metadata(&path).unwrap();
+    let place = Place { path: &path, identity: Some((data.dev(), data.ino())) };
+    assert!(read_directory(place).is_ok());
+    std::fs::rename(&path, directory.path().join("other")).unwrap();
+    drop(DB::open(&small_files(), &path).unwrap());
+    assert!(matches!(read_directory(place), Err(SstError::Directory { .. })));
+    std::fs::remove_dir_all(&path).unwrap();
+    symlink(directory.path().join("other"), &path).unwrap();
+    assert!(matches!(read_directory(place), Err(SstError::Directory { .. })));
+    let mut files = [SstFile {
+        number: 7,
+        column_family: "default".to_owned(),
+        level: 0,
+        size_bytes: 1,
+        entries: 0,
+        deletions: 0,
+        smallest: Key::default(),
+        largest: Key::default(),
+    }];
+    let completion = complete(&Reader::default(), &mut files, place, &mut PropertiesCache::default());
+    assert_eq!((completion.unreadable, completion.read), (1, 0));
 }
 
 #[test]
@@ -446,8 +516,13 @@ fn reads_a_database_that_db_bench_made() {
         .status();
     assert!(status.unwrap().success());
     let before = picture(directory.path());
-    let mut files = read_directory(directory.path()).unwrap();
-    let completion = complete(&mut files, directory.path(), &mut PropertiesCache::default());
+    let mut files = read_directory(Place::of(directory.path())).unwrap();
+    let completion = complete(
+        &Reader::default(),
+        &mut files,
+        Place::of(directory.path()),
+        &mut PropertiesCache::default(),
+    );
     assert_eq!(picture(directory.path()), before);
     assert_eq!(completion.first_error, None);
     assert!(files.len() > 10, "{} files", files.len());
@@ -470,8 +545,13 @@ fn entries_are_filled_for_every_format_version() {
             database.delete(format!("{:04}", number + 1000)).unwrap();
         }
         database.flush().unwrap();
-        let mut files = read_directory(directory.path()).unwrap();
-        complete(&mut files, directory.path(), &mut PropertiesCache::default());
+        let mut files = read_directory(Place::of(directory.path())).unwrap();
+        complete(
+            &Reader::default(),
+            &mut files,
+            Place::of(directory.path()),
+            &mut PropertiesCache::default(),
+        );
         assert_eq!((files[0].entries, files[0].deletions), (200, 100), "format version {format_version}");
     }
 }

@@ -1,6 +1,8 @@
-//! What the child says to its parent: one JSON object a line, in this order: column families, files, end.
+//! What the child says to its parent: one JSON object a line, in this order: column families, files, end; or
+//! what files say of themselves, and end.
 
 use super::database::ColumnFamily;
+use super::properties::TableProperties;
 use serde::{Deserialize, Serialize};
 use sexton_tuner::evidence::SstFile;
 
@@ -11,11 +13,27 @@ pub enum Line {
     /// A column family of the database.
     ColumnFamily(ColumnFamily),
     File(SstFile),
+    /// What the file of this number says of itself.
+    Tail {
+        number: u64,
+        tail: Tail,
+    },
     /// Nothing follows; without this line the output was cut off.
     End {
         files: u64,
     },
     Failed(Failure),
+}
+
+/// What the end of an SST file says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tail {
+    Properties(TableProperties),
+    /// It could not be read this time.
+    Unreadable(String),
+    /// It will never be read: damaged, or of another format.
+    Unsupported(String),
 }
 
 /// Why the child could not read the database.

@@ -1,5 +1,6 @@
 //! Checks of a policy that parsed: values that cannot be meant, and fields that contradict each other.
 
+use super::matching::CONTAINER_ID_DIGITS_MIN;
 use super::walk::locate;
 use super::written::shown;
 use super::{
@@ -263,7 +264,8 @@ impl Checker<'_> {
     }
 
     fn matches(&self, conditions: &TargetMatch, path: &str) -> Result<(), PolicyError> {
-        let help = "give pid, executable or command_line; `executable: \"*\"` matches every process";
+        let help = "give pid, executable, command_line, user, unit, cgroup or container; `executable: \"*\"` \
+                    matches every process";
         self.refuse_if(conditions.is_empty(), path, "no condition is given", help)?;
         let pid_path = format!("{path}.pid");
         self.refuse_if(
@@ -272,13 +274,28 @@ impl Checker<'_> {
             "there is no process 0",
             "write the process id",
         )?;
-        let texts = [("executable", &conditions.executable), ("command_line", &conditions.command_line)];
+        let texts = [
+            ("executable", &conditions.executable),
+            ("command_line", &conditions.command_line),
+            ("user", &conditions.user),
+            ("unit", &conditions.unit),
+            ("cgroup", &conditions.cgroup),
+            ("container", &conditions.container),
+        ];
         for (field, value) in texts {
             let is_empty = value.as_ref().is_some_and(String::is_empty);
             let help = "write what to look for, or take it out";
             self.refuse_if(is_empty, &format!("{path}.{field}"), "the condition is empty", help)?;
         }
-        Ok(())
+        let is_id = |id: &String| {
+            id.len() >= CONTAINER_ID_DIGITS_MIN && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+        };
+        let is_wrong = conditions.container.as_ref().is_some_and(|id| !is_id(id));
+        let help = "write the id's first 12 or more hexadecimal digits, as `docker ps` shows them";
+        self.refuse_if(is_wrong, &format!("{path}.container"), "it is no container's id", help)?;
+        let is_wrong = conditions.cgroup.as_ref().is_some_and(|glob| !glob.starts_with(['/', '*', '?']));
+        let help = "write the whole path, such as /system.slice/*";
+        self.refuse_if(is_wrong, &format!("{path}.cgroup"), "it is no beginning of a whole path", help)
     }
 
     fn exec(&self, target: &TargetPolicy, path: &str) -> Result<(), PolicyError> {

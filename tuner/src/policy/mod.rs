@@ -10,6 +10,7 @@ mod error;
 mod glob;
 mod guards;
 mod margin;
+mod matching;
 mod parse;
 mod schema;
 mod sql;
@@ -26,12 +27,13 @@ pub use databases::{DatabasesPolicy, Naming};
 pub use error::PolicyError;
 pub use guards::GuardPolicy;
 pub use margin::MarginPolicy;
+pub use matching::{Candidate, TargetMatch};
 pub use parse::POLICY_BYTES_MAX;
 pub use schema::schema;
 pub use sql::{SqlEndpoint, SqlPolicy};
 pub use target::{
     ColumnFamilyPolicy, EXEC_PLACEHOLDERS, ExecPolicy, ExecutorKind, PrefixPolicy, RemedyKind,
-    THROTTLE_PLACEHOLDER, TargetMatch, TargetPolicy, ThrottlePolicy,
+    THROTTLE_PLACEHOLDER, TargetPolicy, ThrottlePolicy,
 };
 pub use units::{ByteRate, ByteSize, CoreShare, PainRate, TimeSpan};
 
@@ -76,6 +78,11 @@ pub struct Policy {
     /// file that is larger, with what has to go with it, makes a larger job, and so do files that two jobs
     /// would both rewrite. Default: 64MiB, the size that RocksDB gives its files.
     pub slice_bytes_max: ByteSize,
+    /// Whether a RocksDB library that is in no table of layouts may be asked where its counters are. That
+    /// runs its code, in a process that can do nothing but answer; its code is whatever the process that has
+    /// it loaded wants it to be. Default: false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ask_libraries: bool,
     /// How keys are shown: they are user data. Default: redacted.
     pub keys: KeyDisplay,
 }
@@ -100,6 +107,7 @@ impl Default for Policy {
             guards: GuardPolicy::default(),
             range_bytes_max: ByteSize::from_bytes(256 << 20),
             slice_bytes_max: ByteSize::from_bytes(64 << 20),
+            ask_libraries: false,
             keys: KeyDisplay::Redacted,
         }
     }
@@ -112,8 +120,24 @@ impl Policy {
     }
 
     /// The first entry whose conditions the process meets; `None`: the process is not watched.
-    pub fn target_for(&self, pid: u32, executable: &str, command_line: &str) -> Option<&TargetPolicy> {
-        self.targets.iter().find(|target| target.matches.holds(pid, executable, command_line))
+    pub fn target_for(&self, candidate: &Candidate<'_>) -> Option<&TargetPolicy> {
+        self.targets.iter().find(|target| target.matches.holds(candidate))
+    }
+
+    /// Whether every process is matched, whatever it is.
+    pub fn matches_everything(&self) -> bool {
+        self.targets.iter().any(|target| target.matches.is_empty())
+    }
+
+    /// Entries in mode act that every local user can run a process for.
+    pub fn acts_for_everybody(&self) -> impl Iterator<Item = &TargetPolicy> {
+        let acts = |target: &&TargetPolicy| self.mode_of(target) == Mode::Act;
+        self.targets.iter().filter(acts).filter(|target| target.matches.is_open_to_everybody())
+    }
+
+    /// Whether something of a target may be changed.
+    pub fn changes_anything(&self) -> bool {
+        self.targets.iter().any(|target| self.mode_of(target) == Mode::Act || target.raise_perf_level)
     }
 
     /// Whether any entry looks at command lines.

@@ -1,7 +1,6 @@
 //! The part of a policy about one kind of process: how it is recognised and acted on.
 
-use super::glob::glob_matches;
-use super::{DatabasesPolicy, Mode, Naming, ProbePolicy, SqlPolicy, TimeSpan, present};
+use super::{DatabasesPolicy, Mode, Naming, ProbePolicy, SqlPolicy, TargetMatch, TimeSpan, present};
 use crate::facts::prefix::PrefixRule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -95,35 +94,6 @@ impl TargetPolicy {
     fn column_family(&self, name: &str) -> Option<&ColumnFamilyPolicy> {
         let named = self.column_families.iter().find(|entry| entry.name == name);
         named.or_else(|| self.column_families.iter().find(|entry| entry.name == ColumnFamilyPolicy::ANY))
-    }
-}
-
-/// Conditions that all must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TargetMatch {
-    /// Process id.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    pub pid: Option<u32>,
-    /// Glob on the executable's path: `*` is any text, slashes included, `?` one character.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    pub executable: Option<String>,
-    /// Part of the command line, arguments joined with spaces. Of a longer one the first MiB is looked at.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    pub command_line: Option<String>,
-}
-
-impl TargetMatch {
-    /// Whether a process meets all the conditions that are given.
-    pub fn holds(&self, pid: u32, executable: &str, command_line: &str) -> bool {
-        self.pid.is_none_or(|wanted| wanted == pid)
-            && self.executable.as_ref().is_none_or(|pattern| glob_matches(pattern, executable))
-            && self.command_line.as_ref().is_none_or(|part| command_line.contains(part.as_str()))
-    }
-
-    /// Whether no condition is given.
-    pub fn is_empty(&self) -> bool {
-        *self == TargetMatch::default()
     }
 }
 
