@@ -14,6 +14,7 @@ pub mod engine;
 pub mod failure;
 mod inbox;
 pub mod log;
+mod node;
 mod observe;
 pub mod policy_file;
 mod publish;

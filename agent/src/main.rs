@@ -2,7 +2,8 @@
 
 use clap::Parser;
 use sexton::command::{
-    Arguments, Command, completions, doctor, events, observe, plan, policy, run, simulate, targets, top,
+    Arguments, Command, completions, doctor, events, observe, plan, policy, run, schedule, simulate, targets,
+    top,
 };
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::Events(arguments) => events::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Targets(arguments) => targets::run(arguments),
+        Command::Schedule(arguments) => schedule::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Policy(arguments) => policy::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),

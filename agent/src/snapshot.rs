@@ -41,8 +41,9 @@ pub struct AgentView {
     pub policy: Option<String>,
     /// Why the last good policy is in force and not what is in the file.
     pub policy_trouble: Option<String>,
-    /// Whether the off-peak window is open now.
-    pub off_peak: bool,
+    /// The periods of the policy's schedule.
+    #[serde(default)]
+    pub schedule: Vec<PeriodView>,
     /// Input/output budget in force now, bytes a second that actions may rewrite.
     pub budget_bytes_per_second: u64,
     /// What one firing of a probe costs here, by kind, as learnt on functions of the agent's own; empty until
@@ -55,6 +56,14 @@ pub struct AgentView {
     pub state: StateView,
     /// How often each event was told since the start, by name.
     pub events_told: BTreeMap<String, u64>,
+}
+
+/// A period of the policy's schedule.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PeriodView {
+    pub name: String,
+    /// Whether its values hold now.
+    pub is_open: bool,
 }
 
 /// The agent's state on disk.

@@ -1,6 +1,6 @@
-//! Budget and throttles follow the clock: one value inside the off-peak window, another outside.
+//! Budget and throttles follow the clock: one value inside a period of the schedule, another outside.
 //!
-//! Method: no clock is faked. The window is laid around the real time so that it opens, or closes, while
+//! Method: no clock is faked. The period is laid around the real time so that it opens, or closes, while
 //! the agent runs; the budget is read from the API, and the throttle's command writes its value to a
 //! file. That the rule holds for every time of day, zone and weekday is proved in the tuner's own tests.
 
@@ -45,11 +45,12 @@ targets:
         command: ["sh", "-c", "printf %s \"$0\" >> {value_file}; echo >> {value_file}", "{{value}}"]
 loop: {{ interval: 1s, window: 1s, survey: 600s }}
 io_budget: {{ rate: 8MiB/s, burst: 16MiB }}
-off_peak:
-  time_zone: UTC
-  from: "{from}"
-  to: "{to}"
-  io_budget: {{ rate: 128MiB/s, burst: 1GiB }}
+schedule:
+  - name: off-peak
+    time_zone: UTC
+    from: "{from}"
+    to: "{to}"
+    io_budget: {{ rate: 128MiB/s, burst: 1GiB }}
 cooldown: 10m
 "#,
         value_file = value_file.display()
@@ -59,7 +60,9 @@ cooldown: 10m
 /// Rate in force, bytes a second, and whether the window is open, as the metrics say.
 fn budget(agent: &Agent) -> Result<(f64, bool)> {
     let metric = |name| agent.metric(name)?.with_context(|| format!("no metric {name}"));
-    Ok((metric("sexton_budget_bytes_per_second")?, metric("sexton_off_peak")? == 1.0))
+    // There is none before the first cycle.
+    let is_open = agent.metric("sexton_schedule_period_open{period=\"off-peak\"}")? == Some(1.0);
+    Ok((metric("sexton_budget_bytes_per_second")?, is_open))
 }
 
 /// What the throttle's command was last called with.

@@ -18,12 +18,14 @@ pub mod words;
 
 pub use facts::{comparator, evidence, heat, key, latency, lineage, options, range};
 pub use limits::{
-    attention, back_off, charge, daily, governor, guard, price_correction, sampling, schedule, throttle,
+    attention, back_off, bucket, charge, daily, governor, guard, price_correction, sampling, schedule,
+    throttle,
 };
 pub use loss::{relief, unplaced};
 pub use lsm::{cost, replaced, rest, share};
 pub use plan::{ends, job, reprice};
 
+pub use bucket::BudgetBucket;
 pub use evidence::Evidence;
 pub use key::Key;
 pub use plan::planner::plan;
@@ -33,7 +35,6 @@ pub use plan::{
 pub use policy::{Policy, PolicyError, TargetPolicy};
 pub use range::KeyRange;
 pub use rank::{AssessError, RangeAssessment, assess, families};
-pub use schedule::{BudgetBucket, io_budget_at};
 pub use throttle::{
     KnownThrottles, ThrottleRestore, ThrottleSetting, ThrottleState, ThrottleStep, throttle_values,
 };

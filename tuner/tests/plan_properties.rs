@@ -31,7 +31,8 @@ targets:
       - { name: '*' }
     remedies: [flush, compact, wait, options]
     throttles: [{ name: limit, inside: '9', outside: '1', command: [set, '{value}'] }]
-off_peak: { time_zone: Europe/Berlin, from: '22:00', to: '05:00', io_budget: { rate: 1GiB/s, burst: 8GiB } }
+schedule:
+  - { name: off-peak, time_zone: Europe/Berlin, from: '22:00', to: '05:00', io_budget: { rate: 1GiB/s, burst: 8GiB } }
 ";
 
 fn key() -> impl Strategy<Value = Key> {
@@ -225,13 +226,15 @@ fn links() -> impl Strategy<Value = (bool, Lineage, BTreeSet<u64>)> {
 }
 
 fn planned(policy: &Policy, evidence: &[Evidence], available_bytes: u64, now_s: i64) -> Plan {
-    let target: &TargetPolicy = policy.targets.first().unwrap();
+    let now = Timestamp::from_second(now_s).unwrap();
+    let values = policy.at(now, 0);
+    let target: &TargetPolicy = values.targets.first().unwrap();
     let input = PlanInput {
-        policy,
+        policy: &values,
         targets: &[PlanTarget { name: "t", policy: target, evidence }],
         budget: Budget { available_bytes },
         throttles: &KnownThrottles::new(),
-        now: Timestamp::from_second(now_s).unwrap(),
+        now,
         previous: None,
     };
     let first = plan(&input).unwrap();

@@ -153,8 +153,9 @@ impl State {
             .map(|(throttle, value)| ((name.to_owned(), throttle.to_owned()), in_force(value)))
             .into_iter()
             .collect();
+        let values = self.policy.at(now, 0);
         let input = PlanInput {
-            policy: &self.policy,
+            policy: &values,
             targets: &[PlanTarget { name, policy, evidence: &self.evidence }],
             budget: Budget { available_bytes: budget },
             throttles: &throttles,

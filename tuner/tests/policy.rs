@@ -33,9 +33,11 @@ thresholds:
   density: 0.1
 loop: { interval: 5s, window: 2s, survey: 60s }
 io_budget: { rate: 16MiB/s, burst: 1GiB }
-off_peak:
-  { time_zone: Europe/Berlin, from: "22:00", to: "05:00", days: [mon, tue],
-    io_budget: { rate: 128MiB/s, burst: 8GiB } }
+schedule:
+  - { name: off-peak, time_zone: Europe/Berlin, from: "22:00", to: "05:00", days: [mon, tue],
+      io_budget: { rate: 128MiB/s, burst: 8GiB } }
+  - { name: freeze, time_zone: UTC, dates: [2026-12-24], except: [2026-12-25], jitter: 5m, mode: observe, pain: 1ms/s,
+      ranker: density, guards: { latency_ratio_max: 3 }, throttles: outside, io_budget_ratio: 0.5 }
 cooldown: 10m
 range_bytes_max: 256MiB
 slice_bytes_max: 64MiB
@@ -58,7 +60,12 @@ fn a_whole_policy_is_read() {
     assert!(target.prefix_rule("keyTable").is_some() && target.prefix_rule("other").is_none());
     let rest = policy.target_for(&java(124)).unwrap();
     assert_eq!((rest.name.as_str(), policy.mode_of(rest)), ("rest", Mode::Advise));
-    assert_eq!(policy.off_peak.unwrap().io_budget.rate.bytes_per_second(), 128 << 20);
+    let budget = policy.schedule[0].io_budget.as_ref().unwrap();
+    assert_eq!(budget.rate.bytes_per_second(), 128 << 20);
+    assert_eq!(
+        (policy.schedule[1].mode, policy.schedule[1].guards.latency_ratio_max),
+        (Some(Mode::Observe), Some(3.0))
+    );
 }
 
 #[test]
@@ -137,7 +144,8 @@ const REFUSED: &[Refused] = &[
     ("cooldown: -10m", 1, 11, "negative", "10m"),
     ("cooldown: 10", 1, 11, "no unit", "10m"),
     ("cooldown:", 1, 10, "", ""),
-    ("off_peak:", 1, 10, "", ""),
+    ("targets: [{ name: a, match: { pid: 1 }, databases: }]", 1, 0, "", ""),
+    ("off_peak: { time_zone: UTC }", 1, 1, "unknown field", "`schedule`"),
     ("cooldown: 9999999d", 1, 11, "too large", ""),
     ("cooldown: 9999d", 1, 11, "longer than 365d", "unit"),
     ("loop: { interval: 1s, window: 2s }", 1, 31, "does not fit", "shorter"),
@@ -274,35 +282,65 @@ const REFUSED: &[Refused] = &[
         "{value}",
     ),
     (
-        "off_peak: { time_zone: Europe/Berln, from: '22:00', to: '05:00', \
-         io_budget: { rate: 1B/s, burst: 1B } }",
+        "schedule: [{ name: a, time_zone: Europe/Berln, from: '22:00', to: '05:00' }]",
         1,
-        24,
+        34,
         "not a time zone",
         "Europe/Berlin",
     ),
     (
-        "off_peak: { time_zone: UTC, from: '22:00', to: '22:00', io_budget: { rate: 1B/s, burst: 1B } }",
+        "schedule: [{ name: a, time_zone: UTC, from: '22:00', to: '23:00', jitter: 1h }]",
         1,
-        48,
-        "opens and closes",
-        "different",
+        75,
+        "might not open",
+        "less than the period",
     ),
     (
-        "off_peak: { time_zone: UTC, from: '25:00', to: '22:00', io_budget: { rate: 1B/s, burst: 1B } }",
+        "schedule: [{ name: a, time_zone: UTC, io_budget: { rate: 1B/s, burst: 1B }, io_budget_ratio: 2 }]",
         1,
-        35,
+        94,
+        "there is an io_budget too",
+        "take one",
+    ),
+    ("schedule: [{ name: a, time_zone: UTC, io_budget_ratio: 0 }]", 1, 56, "no multiple", "0.5"),
+    ("schedule: [{ name: a, time_zone: UTC, dates: [2026-02-30] }]", 1, 47, "not a date", "2026-12-24"),
+    ("schedule: [{ name: a, time_zone: UTC, except: [2026-02-03, 2026-02-03] }]", 1, 60, "twice", "take one"),
+    (
+        "schedule: [{ name: a, time_zone: UTC }, { name: a, time_zone: UTC }]",
+        1,
+        49,
+        "twice",
+        "name of its own",
+    ),
+    (
+        "schedule: [{ name: a, time_zone: UTC, guards: { latency_ratio_max: 0.5 } }]",
+        1,
+        68,
+        "a latency that falls",
+        "from 1 on",
+    ),
+    (
+        "targets:\n  - { name: a, match: { pid: 1 }, throttles: [{ name: t, outside: x, inside_ratio: 2, command: ['{value}'] }] }",
+        2,
+        0,
+        "no number",
+        "inside",
+    ),
+    (
+        "targets:\n  - { name: a, match: { pid: 1 }, throttles: [{ name: t, outside: x, command: ['{value}'] }] }",
+        2,
+        0,
+        "not said which value",
+        "inside_ratio",
+    ),
+    (
+        "schedule: [{ name: a, time_zone: UTC, from: '25:00', to: '22:00' }]",
+        1,
+        45,
         "not a time of day",
         "22:00",
     ),
-    (
-        "off_peak: { time_zone: UTC, from: '01:00', to: '02:00', days: [], \
-         io_budget: { rate: 1B/s, burst: 1B } }",
-        1,
-        63,
-        "never open",
-        "every day",
-    ),
+    ("schedule: [{ name: a, time_zone: UTC, days: [] }]", 1, 45, "never open", "every day"),
     ("targets: [", 1, 0, "", "breaks off"),
     ("mode: \"act", 1, 0, "", ""),
     ("", 1, 1, "empty", "{}"),
@@ -368,7 +406,7 @@ fn the_schema_names_every_section() {
         "loop",
         "probes",
         "io_budget",
-        "off_peak",
+        "schedule",
         "cooldown",
         "range_bytes_max",
         "slice_bytes_max",
@@ -384,7 +422,7 @@ fn yaml_like() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("mode".to_owned()),
         Just("targets".to_owned()),
-        Just("off_peak".to_owned()),
+        Just("schedule".to_owned()),
         Just("loop".to_owned()),
         Just(": ".to_owned()),
         Just("\n  - ".to_owned()),

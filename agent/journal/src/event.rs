@@ -314,6 +314,11 @@ pub enum EventKind {
     PolicyLoaded {
         path: String,
     },
+    /// A period of the policy's schedule has opened or closed.
+    ScheduleChanged {
+        /// Periods that are open now.
+        open: Vec<String>,
+    },
 }
 
 impl EventKind {
@@ -371,7 +376,8 @@ impl EventKind {
             | EventKind::OptionsRestored { .. }
             | EventKind::ThrottleRestored { .. }
             | EventKind::StateRecovered { .. }
-            | EventKind::PolicyLoaded { .. } => false,
+            | EventKind::PolicyLoaded { .. }
+            | EventKind::ScheduleChanged { .. } => false,
         }
     }
 }
@@ -479,6 +485,12 @@ impl Display for EventKind {
             EventKind::PolicyBroken { path, reason } => former_policy(formatter, path, "is broken", reason),
             EventKind::PolicyLoaded { path } => {
                 write!(formatter, "the policy {path} was read again and is in force")
+            }
+            EventKind::ScheduleChanged { open } if open.is_empty() => {
+                write!(formatter, "no period of the schedule is open: the policy's own values hold")
+            }
+            EventKind::ScheduleChanged { open } => {
+                write!(formatter, "the schedule's values of {} hold now", open.join(", "))
             }
         }
     }
@@ -592,6 +604,7 @@ pub mod tests {
             EventKind::PolicyGone { path: path.clone(), reason: reason.clone() },
             EventKind::PolicyBroken { path: path.clone(), reason },
             EventKind::PolicyLoaded { path },
+            EventKind::ScheduleChanged { open: vec!["off-peak".into()] },
         ]
     }
 

@@ -5,6 +5,7 @@
 use super::action_log::{ACTIONS_PUBLISHED_MAX, Journal};
 use super::clock;
 use super::throttles::ThrottleKey;
+use sexton_tuner::bucket::BudgetBucket;
 use sexton_tuner::daily::DailyBytes;
 use sexton_tuner::guard::{Guard, Readings};
 use sexton_tuner::key::Key;
@@ -17,7 +18,6 @@ use sexton_tuner::run::{
     JobEnd, JobId, JobResult, JobStatus, Ledger, Measurement, Offer, Outcome, Place, ProcessId,
     SettingChange, SettingEvent, WindowSeen,
 };
-use sexton_tuner::schedule::{BudgetBucket, io_budget_at};
 use sexton_tuner::throttle::ThrottleState;
 use std::path::Path;
 use std::time::Duration;
@@ -353,7 +353,7 @@ fn a_budget_that_was_emptied_by_a_lie_heals() {
     drop(first);
     let second = Agent::start(Some(folder.path()));
     let now = clock::now();
-    let budget = io_budget_at(&second.policy, now.at);
+    let budget = &second.policy.io_budget;
     let time_to_fill = Duration::from_secs(2 * budget.burst.bytes() / budget.rate.bytes_per_second() + 1);
     let mut bucket: Budget = *second.ledger.budget();
     bucket.refill(budget, now);

@@ -5,7 +5,8 @@ use crate::observe::{Observer, SliceSeen};
 use sexton_inspect::facts::{ProcessId, TargetId};
 use sexton_inspect::process::is_alive;
 use sexton_journal::clock;
-use sexton_tuner::run::{Action, ActionId, ActionState, Event};
+use sexton_tuner::policy::Mode;
+use sexton_tuner::run::{Action, ActionId, ActionKind, ActionState, Event};
 use std::time::Instant;
 
 impl Actor {
@@ -72,18 +73,34 @@ impl Actor {
         self.cancel_all(observer, "the agent ends", is_open);
     }
 
+    /// The policy has changed: what it does not allow any more is cancelled. Settings are restored by
+    /// themselves.
+    pub fn cancel_forbidden(&mut self, observer: &mut Observer) {
+        let roster = &observer.roster;
+        let is_forbidden = |action: &Action| {
+            let watched = roster.named(action.kind.target());
+            !matches!(action.kind, ActionKind::ChangeSetting(_))
+                && watched.is_some_and(|watched| watched.mode != Mode::Act)
+        };
+        let forbidden = self.ledger.actions().filter(|action| is_under_way(action) && is_forbidden(action));
+        let ids = forbidden.map(|action| action.id).collect();
+        self.cancel_each(observer, ids, "the policy does not let Sexton act any more");
+    }
+
     /// Has all actions end whose state is so.
     fn cancel_all(&mut self, observer: &mut Observer, why: &str, is_so: impl Fn(&ActionState) -> bool) {
         let open = self.ledger.actions().filter(|action| is_so(&action.state));
-        let ids: Vec<ActionId> = open.map(|action| action.id).collect();
+        let ids = open.map(|action| action.id).collect();
+        self.cancel_each(observer, ids, why);
+    }
+
+    fn cancel_each(&mut self, observer: &mut Observer, ids: Vec<ActionId>, why: &str) {
         ids.into_iter().for_each(|id| self.hear(observer, id, Event::Cancel(why)));
     }
 
     /// Whether something is under way that has to be waited for before the agent ends.
     pub fn is_acting(&self) -> bool {
-        let waits =
-            |action: &Action| matches!(action.state, ActionState::Running(_) | ActionState::Paused(_));
-        self.ledger.actions().any(waits)
+        self.ledger.actions().any(is_under_way)
     }
 
     /// Targets in which slices run: these have windows of their own.
@@ -107,4 +124,8 @@ impl Actor {
             self.acting.push(acting);
         }
     }
+}
+
+fn is_under_way(action: &Action) -> bool {
+    matches!(action.state, ActionState::Running(_) | ActionState::Paused(_))
 }

@@ -63,12 +63,11 @@ impl Actor {
 
     /// The settings of all targets that may be acted on.
     fn wanted_throttles(&self, observer: &Observer) -> Vec<(ThrottleKey, ThrottleSetting)> {
-        let now = jiff::Timestamp::now();
         let policy = &observer.policy;
         let acted_on = observer.roster.watched.iter().filter(|watched| watched.mode == Mode::Act);
         let settings = acted_on.flat_map(|watched| {
             let (process, target) = (watched.target.process, watched.target.name.clone());
-            let settings = throttle_values(policy, &watched.entry, now).into_iter();
+            let settings = throttle_values(policy, &watched.entry).into_iter();
             settings.map(move |setting| {
                 let name = setting.name.clone();
                 (ThrottleKey { process, target: target.clone(), name }, setting)

@@ -104,7 +104,9 @@ impl Scrape {
         if let Ok(at) = snapshot.at.parse::<jiff::Timestamp>() {
             self.set("sexton_snapshot_timestamp_seconds", &[], at.as_millisecond() as f64 / 1000.0);
         }
-        self.set("sexton_off_peak", &[], truth(agent.off_peak));
+        for period in &agent.schedule {
+            self.set("sexton_schedule_period_open", &[&period.name], truth(period.is_open));
+        }
         self.set("sexton_budget_bytes_per_second", &[], agent.budget_bytes_per_second as f64);
         for price in &agent.probe_prices {
             self.set("sexton_probe_price_seconds", &[&price.kind], price.seconds);

@@ -8,6 +8,7 @@ pub mod observe;
 pub mod plan;
 pub mod policy;
 pub mod run;
+pub mod schedule;
 pub mod simulate;
 pub mod targets;
 pub mod top;
@@ -42,6 +43,7 @@ Examples:
   sexton targets --pid 4711                   what can be read in process 4711, and what cannot, and why
   sexton observe --pid 4711 --seconds 5       arm the probes for 5 seconds and show what they saw
   sexton plan --once --json                   one cycle, the plan as JSON, nothing is changed
+  sexton schedule --policy p.yaml --next 7d   when which values hold, for a week
   sexton simulate queue --plot queue.svg      what a policy would come to, on a simulated workload
   curl -s localhost:9776/api/v1/ranges        the worst key ranges of a running agent
 
@@ -68,6 +70,8 @@ pub enum Command {
     Doctor(doctor::DoctorArguments),
     /// List the processes of this node that have a RocksDB inside, or all that is known of one.
     Targets(targets::TargetsArguments),
+    /// List when a policy's schedule changes what holds, and to what.
+    Schedule(schedule::ScheduleArguments),
     /// Play a policy on a described workload, in simulated time.
     Simulate(simulate::SimulateArguments),
     /// Check policies, or print their JSON Schema.

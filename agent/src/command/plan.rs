@@ -105,14 +105,30 @@ fn step_in_words(step: &PlanStepView) -> String {
 fn forbid_changes(policy: &mut Policy) {
     policy.targets.iter_mut().for_each(|target| target.raise_perf_level = false);
     let modes = policy.targets.iter_mut().filter_map(|target| target.mode.as_mut());
-    for mode in modes.chain([&mut policy.mode]).filter(|mode| **mode == Mode::Act) {
+    let of_periods = policy.schedule.iter_mut().filter_map(|period| period.mode.as_mut());
+    for mode in modes.chain(of_periods).chain([&mut policy.mode]).filter(|mode| **mode == Mode::Act) {
         *mode = Mode::Advise;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn nothing_that_a_policy_says_lets_a_plan_act() {
+        let text = "
+mode: act
+targets: [{ name: a, match: { pid: 1 }, mode: act, raise_perf_level: true }]
+schedule: [{ name: always, time_zone: UTC, mode: act }]
+";
+        let mut policy = Policy::parse(text).unwrap();
+        forbid_changes(&mut policy);
+        let policy = policy.at(jiff::Timestamp::UNIX_EPOCH, 0);
+        let target = policy.targets.first().unwrap();
+        assert_eq!((policy.mode_of(target), target.raise_perf_level), (Mode::Advise, false));
+    }
 
     #[test]
     fn a_step_names_its_database() {

@@ -21,7 +21,7 @@ use crate::snapshot::Snapshot;
 use crate::worker::LeftBehind;
 use planning::Planned;
 use policy_watch::{News, PolicyWatch, Trouble};
-use sexton_journal::{EventKind, Journal};
+use sexton_journal::{EventKind, Journal, clock};
 use sexton_probe::{Loader, Mechanism};
 use sexton_tuner::policy::Policy;
 use std::path::PathBuf;
@@ -84,6 +84,10 @@ enum Phase {
 /// The loop and what it goes between.
 pub struct Engine {
     policy_path: Option<PathBuf>,
+    /// The policy as it was written; what of it holds now is the observer's.
+    policy: Policy,
+    /// What tells this node from others.
+    node: u64,
     /// `None` where no policy was given.
     policy_watch: Option<PolicyWatch>,
     inbox: Inbox,
@@ -113,10 +117,14 @@ impl Engine {
         roster.check()?;
         let (directory, event_file) = (options.state_directory.as_deref(), options.audit_log.as_deref());
         let journal = Journal::open(directory, event_file, policy.keys)?;
-        let actor = Actor::new(journal, &policy, policy_path.clone(), post.clone());
-        let observer = Observer::new(policy, roster, post, left_behind, (loader, mechanism))?;
+        let node = crate::node::number();
+        let in_force = policy.at(clock::now().at, node);
+        let actor = Actor::new(journal, &in_force, policy_path.clone(), post.clone());
+        let observer = Observer::new(in_force, roster, post, left_behind, (loader, mechanism))?;
         let started = Instant::now();
         let mut engine = Engine {
+            policy,
+            node,
             policy_watch: policy_path.as_deref().map(PolicyWatch::new),
             policy_path,
             inbox,
@@ -230,6 +238,7 @@ impl Engine {
     fn begin_cycle(&mut self, control: &mut Control) {
         self.cycle_started = Instant::now();
         let is_policy_new = self.follow_policy(control.take_reload());
+        self.follow_schedule();
         let at_once = self.observer.begin_cycle(is_policy_new);
         self.forget_gone();
         self.actor.begin_cycle(&mut self.observer);
@@ -308,14 +317,13 @@ impl Engine {
     /// Looks at the policy's file; gives whether another one is in force now.
     fn follow_policy(&mut self, at_once: bool) -> bool {
         let Some(watch) = &mut self.policy_watch else { return false };
-        let Some(news) = watch.look(&self.observer.policy, at_once) else { return false };
+        let Some(news) = watch.look(&self.policy, at_once) else { return false };
         let path = watch.path().display().to_string();
         let (event, is_loaded) = match news {
             News::Loaded(policy) => {
-                self.actor.restore_for(&mut self.observer, &policy);
                 self.actor.journal.show_keys(policy.keys);
-                self.observer.take_policy(*policy);
-                self.forget_gone();
+                self.policy = *policy;
+                self.put_in_force(self.policy.at(clock::now().at, self.node));
                 (EventKind::PolicyLoaded { path }, true)
             }
             News::Trouble(Trouble::Gone(reason)) => (EventKind::PolicyGone { path, reason }, false),
@@ -323,6 +331,24 @@ impl Engine {
         };
         self.actor.journal.emit(event);
         is_loaded
+    }
+
+    /// Puts the values in force that hold now by the schedule.
+    fn follow_schedule(&mut self) {
+        let values = self.policy.at(clock::now().at, self.node);
+        if values == self.observer.policy {
+            return;
+        }
+        let open = values.open_periods.clone();
+        self.put_in_force(values);
+        self.actor.journal.emit(EventKind::ScheduleChanged { open });
+    }
+
+    fn put_in_force(&mut self, values: Policy) {
+        self.actor.restore_for(&mut self.observer, &values);
+        self.observer.take_policy(values);
+        self.forget_gone();
+        self.actor.cancel_forbidden(&mut self.observer);
     }
 
     /// What is kept outside of the roster of targets that have gone.

@@ -6,16 +6,15 @@ mod action_view;
 use crate::act::Actor;
 use crate::observe::{Observer, Watched};
 use crate::snapshot::{
-    AgentView, PlanStepView, PlanView, ProbePriceView, RANGES_PUBLISHED_MAX, RangeView, RefusalView,
-    Snapshot, StateView, TargetView,
+    AgentView, PeriodView, PlanStepView, PlanView, ProbePriceView, RANGES_PUBLISHED_MAX, RangeView,
+    RefusalView, Snapshot, StateView, TargetView,
 };
 use action_view::{action_view, step_view};
 use sexton_probe::governor::ProbePrices;
 use sexton_tuner::plan::{Action, Plan};
-use sexton_tuner::policy::KeyDisplay;
+use sexton_tuner::policy::{KeyDisplay, Policy};
 use sexton_tuner::rank::RangeAssessment;
 use sexton_tuner::run::ActionKind;
-use sexton_tuner::schedule::io_budget_at;
 use sexton_tuner::words;
 use std::path::Path;
 
@@ -35,7 +34,6 @@ impl Known<'_> {
     pub fn snapshot(&self) -> Snapshot {
         let now = jiff::Timestamp::now();
         let policy = &self.observer.policy;
-        let budget = io_budget_at(policy, now);
         Snapshot {
             at: now.to_string(),
             agent: AgentView {
@@ -43,8 +41,8 @@ impl Known<'_> {
                 cycles: self.cycles,
                 policy: self.policy_path.map(|path| path.display().to_string()),
                 policy_trouble: self.policy_trouble.map(str::to_owned),
-                off_peak: policy.off_peak.as_ref().is_some_and(|off_peak| off_peak.is_open(now)),
-                budget_bytes_per_second: budget.rate.bytes_per_second(),
+                schedule: period_views(policy),
+                budget_bytes_per_second: policy.io_budget.rate.bytes_per_second(),
                 probe_prices: self.probe_prices(),
                 workers_left_behind: self.observer.roster.left_behind(),
                 state: self.state_view(),
@@ -156,4 +154,9 @@ fn range_view(range: &RangeAssessment, keys: KeyDisplay) -> RangeView {
         relief_per_byte: range.relief_per_byte,
         reason: range.reason.clone(),
     }
+}
+
+fn period_views(policy: &Policy) -> Vec<PeriodView> {
+    let view = |name: &String| PeriodView { name: name.clone(), is_open: policy.open_periods.contains(name) };
+    policy.schedule.iter().map(|period| view(&period.name)).collect()
 }

@@ -1,7 +1,8 @@
-//! What Sexton keeps to: budgets of bytes and of probes, guards, the off-peak window, and throttles by it.
+//! What Sexton keeps to: budgets of bytes and of probes, guards, the schedule, and throttles by it.
 
 pub mod attention;
 pub mod back_off;
+pub mod bucket;
 pub mod charge;
 pub mod daily;
 pub mod governor;

@@ -1,4 +1,4 @@
-//! Settings of a target that follow the off-peak window: which value is wanted, and what is to be done about
+//! Settings of a target that follow the schedule: which value is wanted, and what is to be done about
 //! it.
 //!
 //! Three values can differ: the one that the policy wants, the one that was set last, and the one that the
@@ -149,26 +149,19 @@ impl ThrottleFailure {
     }
 }
 
-/// The values that a target's throttles should have at `now`, in the policy's order.
-pub fn throttle_values(policy: &Policy, target: &TargetPolicy, now: Timestamp) -> Vec<ThrottleSetting> {
-    let (inside, reason) = match &policy.off_peak {
-        None => (false, "there is no off-peak window".to_owned()),
-        Some(window) => {
-            let is_open = window.is_open(now);
-            let hours = format!("{} to {} {}", window.from, window.to, window.time_zone);
-            (is_open, format!("{} the off-peak window, {hours}", if is_open { "inside" } else { "outside" }))
-        }
-    };
+/// The values that a target's throttles should have, in the policy's order; the policy as it holds now.
+pub fn throttle_values(policy: &Policy, target: &TargetPolicy) -> Vec<ThrottleSetting> {
+    let (side, reason) = policy.throttle_side();
     let settings = target.throttles.iter().map(|throttle| {
-        let value = if inside { &throttle.inside } else { &throttle.outside };
+        let value = throttle.value(side);
         ThrottleSetting {
             name: throttle.name.clone(),
-            value: value.clone(),
-            command: filled(&throttle.command, value),
+            command: filled(&throttle.command, &value),
             template: throttle.command.clone(),
             get: throttle.get.clone(),
             timeout: throttle.timeout,
             reason: format!("{} is to be {value}: {reason}", throttle.name),
+            value,
         }
     });
     settings.collect()
@@ -185,21 +178,26 @@ targets:
     match: { pid: 1 }
     throttles:
       - { name: t, inside: '9', outside: '1', command: [set, 'x={value}'] }
-off_peak: { time_zone: UTC, from: '01:00', to: '02:00', io_budget: { rate: 1B/s, burst: 1B } }
+schedule:
+  - { name: off-peak, time_zone: UTC, from: '01:00', to: '02:00' }
 ";
 
     fn values(policy: &Policy, now: &str) -> Vec<(String, Vec<String>)> {
-        let settings = throttle_values(policy, policy.targets.first().unwrap(), now.parse().unwrap());
+        let policy = policy.at(now.parse().unwrap(), 0);
+        let settings = throttle_values(&policy, policy.targets.first().unwrap());
         settings.into_iter().map(|setting| (setting.value, setting.command)).collect()
     }
 
     #[test]
-    fn the_value_follows_the_window() {
+    fn the_value_follows_the_schedule() {
         let mut policy = Policy::parse(POLICY).unwrap();
         let setting = |value: &str| vec![(value.to_owned(), vec!["set".to_owned(), format!("x={value}")])];
         assert_eq!(values(&policy, "2026-11-20T01:30:00Z"), setting("9"));
         assert_eq!(values(&policy, "2026-11-20T02:30:00Z"), setting("1"));
-        policy.off_peak = None;
+        policy.targets[0].throttles[0].inside = None;
+        policy.targets[0].throttles[0].inside_ratio = Some(2.5);
+        assert_eq!(values(&policy, "2026-11-20T01:30:00Z"), setting("3"));
+        policy.schedule.clear();
         assert_eq!(values(&policy, "2026-11-20T01:30:00Z"), setting("1"));
     }
 

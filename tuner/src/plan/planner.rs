@@ -7,7 +7,6 @@ use super::rules::{Refused, helps, hurts_enough, is_bytewise, may_be_acted_on, r
 use crate::facts::evidence::{Evidence, SstFile};
 use crate::facts::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::facts::range::KeyRange;
-use crate::limits::schedule::io_budget_at;
 use crate::limits::throttle::{ThrottleStep, throttle_values};
 use crate::plan::job::{self, Job, JobInput, Site, jobs};
 use crate::plan::left_out::LeftOut;
@@ -103,7 +102,7 @@ impl<'a> Planner<'a> {
         if self.input.policy.mode_of(target.policy) == Mode::Observe {
             return Vec::new();
         }
-        let settings = throttle_values(self.input.policy, target.policy, self.input.now).into_iter();
+        let settings = throttle_values(self.input.policy, target.policy).into_iter();
         let changed = settings.filter_map(|setting| {
             let known = self.input.throttles.get(&(target.name.to_owned(), setting.name.clone()));
             let step = setting.step(known, self.input.now);
@@ -551,13 +550,17 @@ impl<'a> Planner<'a> {
 
     /// `what` is what costs so many bytes: `compacting rewrites`.
     fn over_budget(&self, what: &str, cost_bytes: u64, left_bytes: u64) -> String {
-        let budget = io_budget_at(self.input.policy, self.input.now);
+        let policy = self.input.policy;
+        let budget = &policy.io_budget;
         let (cost, left) = (words::bytes(cost_bytes), words::bytes(left_bytes));
         if cost_bytes > budget.burst.bytes() {
-            let by_day = *budget == self.input.policy.io_budget;
-            let (burst, section) = (budget.burst, if by_day { "io_budget" } else { "off_peak.io_budget" });
+            let burst = budget.burst;
+            let place = match policy.open_periods.as_slice() {
+                [] => String::new(),
+                open => format!(", or that of the schedule's {}", open.join(", ")),
+            };
             return format!(
-                "{what} {cost}, more than a burst of {burst} can ever pay: raise {section}.burst"
+                "{what} {cost}, more than a burst of {burst} can ever pay: raise io_budget.burst{place}"
             );
         }
         let wait_s = (cost_bytes - left_bytes).div_ceil(budget.rate.bytes_per_second().max(1));

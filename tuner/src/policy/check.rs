@@ -5,7 +5,7 @@ use super::walk::locate;
 use super::written::shown;
 use super::{
     ColumnFamilyPolicy, CoreShare, DatabasesPolicy, Day, EXEC_PLACEHOLDERS, ExecutorKind, GuardPolicy,
-    IoBudget, LoopTiming, MarginPolicy, OffPeak, Policy, PolicyError, PrefixPolicy, ProbePolicy,
+    IoBudget, LoopTiming, MarginPolicy, Period, Policy, PolicyError, PrefixPolicy, ProbePolicy,
     THROTTLE_PLACEHOLDER, TargetMatch, TargetPolicy, ThrottlePolicy, TimeSpan,
 };
 use std::collections::BTreeSet;
@@ -15,6 +15,10 @@ use std::fmt::Display;
 const TARGETS_MAX: usize = 128;
 /// Most entries in a target's lists.
 const LIST_ENTRIES_MAX: usize = 512;
+/// Most periods in the schedule; each is looked at in each cycle, and has a series in the metrics.
+const PERIODS_MAX: usize = 32;
+/// Greatest ratio of a value inside a period to the one outside; more is a slip.
+const RATIO_MAX: f64 = 1000.0;
 /// Longest prefix by bytes; keys in the kernel's records are not longer.
 const PREFIX_BYTES_MAX: u32 = 256;
 /// Most delimiters in a prefix.
@@ -41,9 +45,7 @@ pub(super) fn check(policy: &Policy, text: &str) -> Result<(), PolicyError> {
     checker.timing(policy)?;
     checker.probes(policy.probes, "probes.budget")?;
     checker.budget(&policy.io_budget, "io_budget")?;
-    if let Some(off_peak) = &policy.off_peak {
-        checker.off_peak(off_peak)?;
-    }
+    checker.schedule(&policy.schedule)?;
     checker.at_most(policy.cooldown, COOLDOWN_MAX, "cooldown")?;
     checker.share(policy.relief_ratio_min, "relief_ratio_min")?;
     checker.margin(&policy.margin)?;
@@ -195,13 +197,7 @@ impl Checker<'_> {
         self.share(guards.pending_compaction_ratio_max, "guards.pending_compaction_ratio_max")?;
         self.at_most(guards.process_uptime_min, TIME_MAX, "guards.process_uptime_min")?;
         self.at_most(guards.latency_increase_min, TIME_MAX, "guards.latency_increase_min")?;
-        let factor = guards.latency_ratio_max;
-        self.refuse_if(
-            !(factor >= 1.0 && factor.is_finite()),
-            "guards.latency_ratio_max",
-            format!("with {factor} a latency that falls would be too much"),
-            "write a number from 1 on, such as 2",
-        )?;
+        self.latency_ratio(guards.latency_ratio_max, "guards.latency_ratio_max")?;
         let message = "with 0 nothing could ever be done";
         let help = "write more, or `mode: advise` to only look";
         self.refuse_if(guards.bytes_per_day_max.bytes() == 0, "guards.bytes_per_day_max", message, help)?;
@@ -209,15 +205,73 @@ impl Checker<'_> {
         self.refuse_if(none, "guards.compactions_per_device_max", message, "write at least 1")
     }
 
-    fn off_peak(&self, off_peak: &OffPeak) -> Result<(), PolicyError> {
-        let message = format!("the window opens and closes at {}", off_peak.to);
-        self.refuse_if(off_peak.from == off_peak.to, "off_peak.to", message, "write two different times")?;
-        let days = off_peak.days.as_deref();
+    fn latency_ratio(&self, ratio: f64, path: &str) -> Result<(), PolicyError> {
+        let is_sound = ratio >= 1.0 && ratio.is_finite();
+        let message = format!("with {ratio} a latency that falls would be too much");
+        self.refuse_if(!is_sound, path, message, "write a number from 1 on, such as 2")
+    }
+
+    fn schedule(&self, periods: &[Period]) -> Result<(), PolicyError> {
+        self.not_too_many(periods.len(), PERIODS_MAX, "schedule")?;
+        let mut names = BTreeSet::new();
+        for (index, period) in periods.iter().enumerate() {
+            let at = |field: &str| format!("schedule[{index}].{field}");
+            self.name(&period.name, &mut names, &at("name"))?;
+            self.days(period, &at)?;
+            let is_too_long = period.jitter.nanoseconds() >= period.length_seconds() * 1_000_000_000;
+            let message = format!("with a jitter of {} the period might not open at all", period.jitter);
+            self.refuse_if(is_too_long, &at("jitter"), message, "write less than the period is long")?;
+            self.period_budget(period, &at)?;
+            let guards = &period.guards;
+            let shares = [
+                (guards.level0_slowdown_ratio_max, "guards.level0_slowdown_ratio_max"),
+                (guards.pending_compaction_ratio_max, "guards.pending_compaction_ratio_max"),
+            ];
+            for (share, field) in shares {
+                share.map_or(Ok(()), |share| self.share(share, &at(field)))?;
+            }
+            if let Some(ratio) = guards.latency_ratio_max {
+                self.latency_ratio(ratio, &at("guards.latency_ratio_max"))?;
+            }
+            if let Some(increase) = guards.latency_increase_min {
+                self.at_most(increase, TIME_MAX, &at("guards.latency_increase_min"))?;
+            }
+            let none = guards.compactions_per_device_max == Some(0);
+            let message = "with 0 nothing could ever be done";
+            self.refuse_if(none, &at("guards.compactions_per_device_max"), message, "write at least 1")?;
+        }
+        Ok(())
+    }
+
+    fn days(&self, period: &Period, at: &impl Fn(&str) -> String) -> Result<(), PolicyError> {
+        let days = period.days.as_deref();
         let help = "name days, or leave the field out for every day";
-        let never = days.is_some_and(<[Day]>::is_empty);
-        self.refuse_if(never, "off_peak.days", "on no day the window would never open", help)?;
-        self.once_each(days.unwrap_or_default(), "off_peak.days", "the day is here twice")?;
-        self.budget(&off_peak.io_budget, "off_peak.io_budget")
+        let never = days.is_some_and(<[Day]>::is_empty) && period.dates.is_empty();
+        self.refuse_if(never, &at("days"), "on no day the period would never open", help)?;
+        self.once_each(days.unwrap_or_default(), &at("days"), "the day is here twice")?;
+        for (dates, field) in [(&period.dates, "dates"), (&period.except, "except")] {
+            self.not_too_many(dates.len(), LIST_ENTRIES_MAX, &at(field))?;
+            self.once_each(dates, &at(field), "the date is here twice")?;
+        }
+        Ok(())
+    }
+
+    fn period_budget(&self, period: &Period, at: &impl Fn(&str) -> String) -> Result<(), PolicyError> {
+        if let Some(budget) = &period.io_budget {
+            self.budget(budget, &at("io_budget"))?;
+        }
+        let Some(ratio) = period.io_budget_ratio else { return Ok(()) };
+        let is_twice = period.io_budget.is_some();
+        let help = "take one of the two out";
+        self.refuse_if(is_twice, &at("io_budget_ratio"), "there is an io_budget too", help)?;
+        self.ratio(ratio, &at("io_budget_ratio"))
+    }
+
+    /// A multiple of another value.
+    fn ratio(&self, ratio: f64, path: &str) -> Result<(), PolicyError> {
+        let is_sound = ratio > 0.0 && ratio <= RATIO_MAX;
+        let message = format!("{ratio} is no multiple from above 0 to {RATIO_MAX}");
+        self.refuse_if(!is_sound, path, message, "write a number such as 4 or 0.5")
     }
 
     fn once_each<T: PartialEq>(&self, list: &[T], path: &str, message: &str) -> Result<(), PolicyError> {
@@ -428,8 +482,34 @@ impl Checker<'_> {
                 self.command(get, &[], &at("get"))?;
             }
             self.timeout(entry.timeout, &at("timeout"))?;
+            self.throttle_values(entry, &at)?;
         }
         Ok(())
+    }
+
+    fn throttle_values(
+        &self,
+        entry: &ThrottlePolicy,
+        at: &impl Fn(&str) -> String,
+    ) -> Result<(), PolicyError> {
+        match (&entry.inside, entry.inside_ratio) {
+            (Some(_), None) => Ok(()),
+            (None, Some(ratio)) => {
+                self.ratio(ratio, &at("inside_ratio"))?;
+                let is_number = entry.outside.parse::<f64>().is_ok_and(f64::is_finite);
+                let message = format!("{} is no number that could be multiplied", shown(&entry.outside));
+                let help = "write a number, or give `inside` instead of `inside_ratio`";
+                self.refuse_if(!is_number, &at("outside"), message, help)
+            }
+            (None, None) => {
+                let message = "it is not said which value it has inside of a period";
+                self.refuse(&at("inside"), message, "add `inside` or `inside_ratio`")
+            }
+            (Some(_), Some(_)) => {
+                let help = "take one of the two out";
+                self.refuse(&at("inside_ratio"), "there is an `inside` too", help)
+            }
+        }
     }
 }
 

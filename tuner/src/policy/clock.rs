@@ -5,7 +5,7 @@
 
 use super::error::Complaint;
 use super::written::{Written, shown, written};
-use jiff::civil::{Time, Weekday};
+use jiff::civil::{Date, Time, Weekday};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 pub struct ClockTime(Time);
 
 impl ClockTime {
+    /// 00:00.
+    pub const MIDNIGHT: ClockTime = ClockTime(Time::midnight());
+
     /// As jiff's type.
     pub fn time(self) -> Time {
         self.0
@@ -48,6 +51,37 @@ impl std::fmt::Display for ClockTime {
 }
 
 written!(ClockTime, "^([01][0-9]|2[0-3]):[0-5][0-9]$", "A time of day, 00:00 to 23:59.");
+
+/// A date, written `2026-12-24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CalendarDate(Date);
+
+impl CalendarDate {
+    /// As jiff's type.
+    pub fn date(self) -> Date {
+        self.0
+    }
+}
+
+impl Written for CalendarDate {
+    const EXPECTED: &'static str = "a date such as 2026-12-24";
+
+    fn read(text: &str) -> Result<CalendarDate, Complaint> {
+        let complaint =
+            || Complaint::new(format!("{} is not a date", shown(text)), format!("write {}", Self::EXPECTED));
+        let is_plain = text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+        let date = text.parse().ok().filter(|_| is_plain);
+        date.map(CalendarDate).ok_or_else(complaint)
+    }
+}
+
+impl std::fmt::Display for CalendarDate {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+written!(CalendarDate, "^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "A date, such as 2026-12-24.");
 
 /// A time zone of the IANA database, written `Europe/Berlin`.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,6 +164,17 @@ mod tests {
         assert_eq!(ClockTime::read("22:05").map(|time| time.to_string()).ok().as_deref(), Some("22:05"));
         for wrong in ["24:00", "7:00", "22:60", "22", "", "22:00:00", "+1:00", "ab:cd"] {
             assert!(ClockTime::read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn dates() {
+        assert_eq!(
+            CalendarDate::read("2028-02-29").map(|date| date.to_string()).ok().as_deref(),
+            Some("2028-02-29")
+        );
+        for wrong in ["2026-02-29", "2026-2-3", "20260203", "", "2026-12-24T00", "+026-12-24", "24.12.2026"] {
+            assert!(CalendarDate::read(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -12,6 +12,7 @@ mod guards;
 mod margin;
 mod matching;
 mod parse;
+mod schedule;
 mod schema;
 mod sql;
 mod suggest;
@@ -22,13 +23,14 @@ mod written;
 
 pub use crate::facts::key::KeyDisplay;
 pub use crate::rank::ranker::RankerKind;
-pub use clock::{ClockTime, Day, TimeZoneName};
+pub use clock::{CalendarDate, ClockTime, Day, TimeZoneName};
 pub use databases::{DatabasesPolicy, Naming};
 pub use error::PolicyError;
 pub use guards::GuardPolicy;
 pub use margin::MarginPolicy;
 pub use matching::{Candidate, TargetMatch};
 pub use parse::POLICY_BYTES_MAX;
+pub use schedule::{Period, PeriodGuards, ThrottleSide};
 pub use schema::schema;
 pub use sql::{SqlEndpoint, SqlPolicy};
 pub use target::{
@@ -56,11 +58,15 @@ pub struct Policy {
     pub timing: LoopTiming,
     /// What looking may cost a target, where it does not say otherwise.
     pub probes: ProbePolicy,
-    /// How much compaction may rewrite, outside the off-peak window.
+    /// How much compaction may rewrite, where no period of the schedule says otherwise.
     pub io_budget: IoBudget,
-    /// Daily window with a budget of its own. Default: none.
-    #[serde(deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    pub off_peak: Option<OffPeak>,
+    /// Days and hours in which other values hold. Where several periods are open, the first in the list that
+    /// gives a value decides it. Default: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub schedule: Vec<Period>,
+    /// Names of the periods whose values these are; none in a policy as it was written.
+    #[serde(skip)]
+    pub open_periods: Vec<String>,
     /// How long a range is left alone after it was compacted. Default: 10m.
     pub cooldown: TimeSpan,
     /// Share of the promised relief that has to be delivered for an action to have helped, 0 to 1; less, and
@@ -99,7 +105,8 @@ impl Default for Policy {
                 rate: ByteRate::from_bytes_per_second(16 << 20),
                 burst: ByteSize::from_bytes(1 << 30),
             },
-            off_peak: None,
+            schedule: Vec::new(),
+            open_periods: Vec::new(),
             cooldown: TimeSpan::from_seconds(600),
             relief_ratio_min: 0.5,
             ranker: RankerKind::default(),
@@ -156,8 +163,10 @@ impl Policy {
     }
 }
 
-/// What is done with a plan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+/// What is done with a plan; each does more than the one before.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Look and report; no plan.
@@ -245,24 +254,7 @@ pub struct IoBudget {
     pub burst: ByteSize,
 }
 
-/// A daily window in which the disk has time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct OffPeak {
-    /// Time zone of the clock times.
-    pub time_zone: TimeZoneName,
-    /// When the window opens.
-    pub from: ClockTime,
-    /// When it closes; earlier than `from` means on the next day.
-    pub to: ClockTime,
-    /// Days on whose evening it opens. Default: every day.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    pub days: Option<Vec<Day>>,
-    /// The budget while it is open.
-    pub io_budget: IoBudget,
-}
-
-/// Reads an optional field that is there: an empty one (`off_peak:` and then nothing, as in a text
+/// Reads an optional field that is there: an empty one (`databases:` and then nothing, as in a text
 /// that breaks off) is an error and not the same as leaving it out.
 pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where

@@ -44,6 +44,11 @@ pub(super) fn help_for(message: &str) -> String {
 }
 
 fn unknown(written: &str, known: &[&str]) -> String {
+    if written == "off_peak" && known.contains(&"schedule") {
+        return "`off_peak` is an entry of the list `schedule` now: write `schedule:` and below it \
+                `- name: off-peak` with the same fields"
+            .to_owned();
+    }
     if let Some((_, now)) = RENAMED.iter().find(|(was, now)| was == &written && known.contains(now)) {
         return format!("`{written}` is called `{now}` now, and means the same");
     }

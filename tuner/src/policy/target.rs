@@ -1,6 +1,8 @@
 //! The part of a policy about one kind of process: how it is recognised and acted on.
 
-use super::{DatabasesPolicy, Mode, Naming, ProbePolicy, SqlPolicy, TargetMatch, TimeSpan, present};
+use super::{
+    DatabasesPolicy, Mode, Naming, ProbePolicy, SqlPolicy, TargetMatch, ThrottleSide, TimeSpan, present,
+};
 use crate::facts::prefix::PrefixRule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +15,7 @@ pub const EXEC_PLACEHOLDERS: [&str; 5] = ["{begin_hex}", "{end_hex}", "{column_f
 pub const THROTTLE_PLACEHOLDER: &str = "{value}";
 
 /// One kind of process and what may be done to it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TargetPolicy {
     /// Name of the entry.
@@ -51,7 +53,7 @@ pub struct TargetPolicy {
     /// Column families that may be acted on. Default: all, without prefixes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub column_families: Vec<ColumnFamilyPolicy>,
-    /// Settings that have one value inside the off-peak window and another outside. Default: none.
+    /// Settings that have one value inside the periods of the schedule and another outside. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub throttles: Vec<ThrottlePolicy>,
 }
@@ -227,15 +229,19 @@ impl PrefixPolicy {
     }
 }
 
-/// A setting of the target that has one value inside the off-peak window and another outside.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// A setting of the target that has one value inside the periods of the schedule and another outside.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThrottlePolicy {
     /// Name of the throttle.
     pub name: String,
-    /// Value inside the off-peak window.
-    pub inside: String,
-    /// Value outside of it; the only one without a window.
+    /// Value inside of periods.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub inside: Option<String>,
+    /// Value inside of periods as a multiple of the one outside, which is a number then.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub inside_ratio: Option<f64>,
+    /// Value outside of periods; the only one without a schedule.
     pub outside: String,
     /// Program and arguments, no shell; `{value}` is filled in.
     pub command: Vec<String>,
@@ -250,6 +256,21 @@ pub struct ThrottlePolicy {
     /// How long each of the two may run. Default: 30s.
     #[serde(default = "throttle_timeout")]
     pub timeout: TimeSpan,
+}
+
+impl ThrottlePolicy {
+    /// Its value on one side.
+    pub fn value(&self, side: ThrottleSide) -> String {
+        match (side, &self.inside, self.inside_ratio, self.outside.parse::<f64>()) {
+            (ThrottleSide::Inside, Some(inside), ..) => inside.clone(),
+            (ThrottleSide::Inside, None, Some(ratio), Ok(outside)) => {
+                let is_whole = self.outside.parse::<i64>().is_ok();
+                let value = outside * ratio;
+                (if is_whole { value.round() } else { value }).to_string()
+            }
+            _ => self.outside.clone(),
+        }
+    }
 }
 
 fn throttle_timeout() -> TimeSpan {

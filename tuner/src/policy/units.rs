@@ -125,6 +125,11 @@ impl TimeSpan {
     pub const fn nanoseconds(self) -> u64 {
         self.0
     }
+
+    /// Whether it is no time at all.
+    pub(super) const fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
 }
 
 quantity!(

@@ -1,8 +1,8 @@
 //! What may be written: the I/O budget, kept by a clock that nobody can set.
 
 use super::moment::Moment;
+use crate::bucket::BudgetBucket;
 use crate::policy::IoBudget;
-use crate::schedule::BudgetBucket;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 

@@ -24,7 +24,6 @@ use crate::daily::DailyBytes;
 use crate::evidence::{Delivered, PastAction};
 use crate::plan::Rule;
 use crate::policy::Policy;
-use crate::schedule::io_budget_at;
 use crate::throttle::ThrottleRestore;
 use crate::verify::Cause;
 use std::collections::{BTreeMap, VecDeque};
@@ -111,7 +110,6 @@ impl Ledger {
                 end.at = end.at.not_after(&now);
             }
         }
-        let io_budget = io_budget_at(policy, now.at);
         let settings = stored.settings.into_iter();
         let settings = settings.filter_map(|setting| setting.step(&SettingEvent::AgentRestarted, now).0);
         let mut ledger = Ledger {
@@ -121,7 +119,7 @@ impl Ledger {
             failures: BTreeMap::new(),
             is_writable: true,
             settings: settings.collect(),
-            budget: stored.budget.unwrap_or_else(|| Budget::full(io_budget, now)),
+            budget: stored.budget.unwrap_or_else(|| Budget::full(&policy.io_budget, now)),
             daily: stored.daily.unwrap_or_default().believable(now.at),
         };
         let known: Vec<(ActionId, ProcessId)> =
@@ -273,7 +271,7 @@ impl Ledger {
 
     /// The same for an action under way, as if it had reserved none.
     fn available_to(&mut self, id: Option<ActionId>, policy: &Policy, now: Moment) -> u64 {
-        self.budget.refill(io_budget_at(policy, now.at), now);
+        self.budget.refill(&policy.io_budget, now);
         let others = self.actions.iter().filter(|action| Some(action.id) != id);
         // What an orphan has been charged it may write only now.
         let orphaned = self.orphans.iter().filter_map(|orphan| self.action(orphan.action));

@@ -36,7 +36,11 @@ pub const METRICS: &[Metric] = &[
         "Loops of observing, ranking, planning and acting that were completed.",
     ),
     gauge("sexton_snapshot_timestamp_seconds", &[], "When the state shown here was published, as Unix time."),
-    gauge("sexton_off_peak", &[], "Whether the off-peak window is open (1) or not (0)."),
+    gauge(
+        "sexton_schedule_period_open",
+        &["period"],
+        "Whether a period of the policy's schedule is open and its values hold (1) or not (0).",
+    ),
     gauge("sexton_budget_bytes_per_second", &[], "Bytes a second that actions may rewrite now."),
     gauge(
         "sexton_workers_left_behind",

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use super::*;
-use crate::snapshot::{AgentView, GapView, ProbePriceView, ProbeView, RangeView, StateView};
+use crate::snapshot::{AgentView, GapView, PeriodView, ProbePriceView, ProbeView, RangeView, StateView};
 use sexton_tuner::evidence::Counters;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -52,6 +52,7 @@ fn full() -> Snapshot {
         agent: AgentView {
             version: "0.1.0".to_owned(),
             cycles: 7,
+            schedule: vec![PeriodView { name: "off-peak".to_owned(), is_open: true }],
             probe_prices: vec![ProbePriceView { kind: "seek".to_owned(), seconds: 2.5e-6 }],
             state: StateView { is_writable: true, waiting: 3, ..StateView::default() },
             events_told: [("slice_done".to_owned(), 4)].into(),

@@ -21,8 +21,11 @@ pub(crate) fn worth(value: f64, written_bytes: u64) -> f64 {
 }
 
 /// By what jobs are ranked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum RankerKind {
     /// Reader time that a job saves until the tombstones are back, less what it costs readers.
     #[default]
@@ -36,6 +39,11 @@ pub enum RankerKind {
 }
 
 impl RankerKind {
+    /// Name in a policy: `margin`.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
     /// The ranker; `least_density` is from where on keys count as dense.
     pub(crate) fn ranker(self, margin: Margin, least_density: f64) -> Box<dyn Ranker> {
         match self {

@@ -2,7 +2,7 @@
 
 use crate::facts::evidence::{Evidence, PastAction};
 use crate::facts::range::KeyRange;
-use crate::limits::schedule::{BudgetBucket, io_budget_at};
+use crate::limits::bucket::BudgetBucket;
 use crate::limits::throttle::KnownThrottles;
 use crate::lsm::cost::Bottommost;
 use crate::plan::planner::plan;
@@ -95,8 +95,9 @@ impl Operator {
         policy: &Policy,
         now: Timestamp,
     ) -> Result<Done, AssessError> {
+        let policy = &policy.at(now, 0);
         let Some(target) = policy.targets.first() else { return Ok(Done::default()) };
-        let io_budget = io_budget_at(policy, now);
+        let io_budget = &policy.io_budget;
         let mut bucket = self.bucket.unwrap_or_else(|| BudgetBucket::full(io_budget, now));
         bucket.refill(io_budget, now);
         evidence.past_actions = self.past.clone();

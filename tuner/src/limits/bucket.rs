@@ -1,42 +1,8 @@
-//! The off-peak window and the I/O budget that goes with it.
+//! Bytes that may be rewritten: a token bucket that fills at the budget's rate.
 
-use crate::policy::{IoBudget, OffPeak, Policy};
-use jiff::civil::Date;
-use jiff::{Timestamp, ToSpan};
+use crate::policy::IoBudget;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-
-impl OffPeak {
-    /// Whether the window is open. Clock times are the time zone's: on the day the clocks change the
-    /// window is an hour shorter or longer, and a time that does not exist that day is the one after
-    /// the gap.
-    pub fn is_open(&self, now: Timestamp) -> bool {
-        let today = now.to_zoned(self.time_zone.zone().clone()).date();
-        let evenings = [today.yesterday().ok(), Some(today)];
-        evenings.into_iter().flatten().any(|evening| {
-            self.opening_on(evening).is_some_and(|(opens, closes)| now >= opens && now < closes)
-        })
-    }
-
-    /// Opening and closing of the window that begins on this date; `None` where none does.
-    fn opening_on(&self, date: Date) -> Option<(Timestamp, Timestamp)> {
-        if self.days.as_ref().is_some_and(|days| days.iter().all(|day| day.weekday() != date.weekday())) {
-            return None;
-        }
-        let closing_date = if self.to > self.from { date } else { date.checked_add(1.day()).ok()? };
-        let moment = |date: Date, time: jiff::civil::Time| {
-            date.to_datetime(time).to_zoned(self.time_zone.zone().clone()).ok().map(|zoned| zoned.timestamp())
-        };
-        Some((moment(date, self.from.time())?, moment(closing_date, self.to.time())?))
-    }
-}
-
-/// The budget that is in force: the off-peak window's while it is open.
-pub fn io_budget_at(policy: &Policy, now: Timestamp) -> &IoBudget {
-    match &policy.off_peak {
-        Some(off_peak) if off_peak.is_open(now) => &off_peak.io_budget,
-        _ => &policy.io_budget,
-    }
-}
 
 /// A token bucket of bytes that may be rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,72 +61,8 @@ mod tests {
     use crate::policy::{ByteRate, ByteSize};
     use proptest::prelude::*;
 
-    fn off_peak(zone: &str, from: &str, to: &str, days: &str) -> OffPeak {
-        let days = if days.is_empty() { String::new() } else { format!("days: [{days}],") };
-        let text = format!(
-            "off_peak: {{ time_zone: {zone}, from: '{from}', to: '{to}', {days} \
-             io_budget: {{ rate: 2B/s, burst: 20B }} }}"
-        );
-        Policy::parse(&text).unwrap().off_peak.unwrap()
-    }
-
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
-    }
-
-    #[test]
-    fn a_window_inside_a_day() {
-        let window = off_peak("UTC", "01:00", "02:00", "");
-        assert!(!window.is_open(at("2026-11-20T00:59:59Z")));
-        assert!(window.is_open(at("2026-11-20T01:00:00Z")));
-        assert!(!window.is_open(at("2026-11-20T02:00:00Z")));
-        assert!(window.is_open(at("2026-11-20T01:59:59Z")) && window.is_open(at("2026-11-21T01:00:00Z")));
-    }
-
-    #[test]
-    fn a_day_names_the_evening_of_a_window_across_midnight() {
-        // 2026-11-20 is a Friday.
-        let window = off_peak("UTC", "22:00", "05:00", "fri");
-        assert!(window.is_open(at("2026-11-20T23:00:00Z")));
-        assert!(window.is_open(at("2026-11-21T04:59:59Z")));
-        assert!(!window.is_open(at("2026-11-21T23:00:00Z")));
-        assert!(!window.is_open(at("2026-11-20T04:00:00Z")));
-        assert!(window.is_open(at("2026-11-27T22:00:00Z")) && !window.is_open(at("2026-11-27T21:59:59Z")));
-    }
-
-    #[test]
-    fn the_night_the_clocks_change_is_shorter_or_longer() {
-        let window = off_peak("Europe/Berlin", "22:00", "05:00", "");
-        // Spring: 22:00 +01:00 to 05:00 +02:00 is six hours.
-        assert!(window.is_open(at("2026-03-28T21:00:00Z")) && !window.is_open(at("2026-03-28T20:59:59Z")));
-        assert!(window.is_open(at("2026-03-29T02:59:59Z")) && !window.is_open(at("2026-03-29T03:00:00Z")));
-        // Autumn: eight hours.
-        assert!(window.is_open(at("2026-10-25T03:59:59Z")) && !window.is_open(at("2026-10-25T04:00:00Z")));
-    }
-
-    #[test]
-    fn a_time_in_the_gap_is_the_one_after_it() {
-        // 02:30 does not exist in Berlin on 2026-03-29; the window opens at 03:30 +02:00.
-        let window = off_peak("Europe/Berlin", "02:30", "04:00", "");
-        assert!(!window.is_open(at("2026-03-29T01:29:59Z")) && window.is_open(at("2026-03-29T01:30:00Z")));
-        assert!(window.is_open(at("2026-03-29T01:59:59Z")) && !window.is_open(at("2026-03-29T02:00:00Z")));
-    }
-
-    #[test]
-    fn the_end_of_time_is_no_panic() {
-        let window = off_peak("Pacific/Kiritimati", "22:00", "05:00", "mon");
-        for now in [Timestamp::MAX, Timestamp::MIN] {
-            let _ = window.is_open(now);
-        }
-    }
-
-    #[test]
-    fn the_budget_follows_the_window() {
-        let mut policy = Policy::default();
-        assert_eq!(io_budget_at(&policy, at("2026-11-20T01:30:00Z")), &policy.io_budget);
-        policy.off_peak = Some(off_peak("UTC", "01:00", "02:00", ""));
-        assert_eq!(io_budget_at(&policy, at("2026-11-20T01:30:00Z")).burst.bytes(), 20);
-        assert_eq!(io_budget_at(&policy, at("2026-11-20T02:30:00Z")), &policy.io_budget);
     }
 
     fn budget(rate: u64, burst: u64) -> IoBudget {
