@@ -209,15 +209,40 @@ impl Tree {
         };
         let (place, file) = files.iter().enumerate().min_by_key(|(_, file)| order(file))?;
         let mut taken = self.cut_cleanly(level, vec![file.clone()]);
-        // Nothing to merge with: neighbours of which that is true too are moved with it.
-        let free = |file: &&Arc<File>| under(file) == 0;
-        if taken.len() == 1 && free(&file) {
-            let right = files.iter().skip(place + 1).take_while(free).take(FILES_MOVED_MAX - 1).cloned();
-            taken.extend(right);
-            let left = files.iter().take(place).rev().take_while(free).take(FILES_MOVED_MAX - taken.len());
-            taken.splice(0..0, left.cloned().collect::<Vec<_>>().into_iter().rev());
+        if taken.len() == 1 && under(file) == 0 {
+            taken = self.moved_along(level, place);
         }
         Some(self.job(level, taken, level + 1, true))
+    }
+
+    /// A file with nothing to merge with, and neighbours that can be moved along with it.
+    /// `TryExtendNonL0TrivialMove`.
+    fn moved_along(&self, level: usize, place: usize) -> Vec<Arc<File>> {
+        let files = self.levels.get(level).map_or(&[][..], Vec::as_slice);
+        let Some(file) = files.get(place) else { return Vec::new() };
+        let (mut taken, mut bytes) = (vec![file.clone()], file.size_bytes);
+        let is_free = |smallest, largest| self.overlapping(level + 1, smallest, largest).is_empty();
+        for (at, next) in files.iter().enumerate().skip(place + 1) {
+            // Versions of one key stay together.
+            let is_cut = files.get(at + 1).is_none_or(|behind| behind.smallest != next.largest);
+            bytes += next.size_bytes;
+            let fits = bytes <= self.settings.options.max_compaction_bytes;
+            if taken.len() == FILES_MOVED_MAX || !is_free(file.smallest, next.largest) || !is_cut || !fits {
+                break;
+            }
+            taken.push(next.clone());
+        }
+        for (at, next) in files.iter().enumerate().take(place).rev() {
+            let before = at.checked_sub(1).and_then(|before| files.get(before));
+            let is_cut = before.is_none_or(|before| before.largest != next.smallest);
+            bytes += next.size_bytes;
+            let fits = bytes <= self.settings.options.max_compaction_bytes;
+            if taken.len() == FILES_MOVED_MAX || !is_free(next.smallest, file.largest) || !is_cut || !fits {
+                break;
+            }
+            taken.insert(0, next.clone());
+        }
+        taken
     }
 
     /// Files that were marked by `SuggestCompactRange`.

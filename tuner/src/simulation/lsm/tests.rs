@@ -332,3 +332,24 @@ fn compact_files_reads_all_below_a_file_that_begins_where_a_range_tombstone_ends
     assert_eq!(tree.compact_files(&[1].into(), 2, 1_000).map(|work| work.read_bytes), Some(300));
     assert_eq!(forwards(&tree, 9).0, [0, 55, 60, 70, 80]);
 }
+
+/// A file with nothing to merge with takes neighbours along when it is moved. Versions of one key that a snapshot
+/// has kept in two files stay together: else the newer one would lie below the older one.
+#[test]
+fn versions_of_a_key_are_not_parted_by_a_move() {
+    let put = |key, sequence| Entry { key, sequence, kind: Kind::Put, value_bytes: 30 };
+    let mut tree = small(Names::Decimal);
+    tree.settings.options.level_compaction_dynamic_level_bytes = false;
+    let file = |number, entries| Arc::new(File::new(number, entries, Vec::new(), 3_000));
+    tree.levels[1] = vec![
+        file(1, vec![put(0, 5)]),
+        file(2, vec![put(26, 6), put(58, 9)]),
+        file(3, vec![put(58, 3), put(59, 4)]),
+    ];
+    (tree.sequence, tree.next_file_number) = (9, 4);
+    tree.settle(u64::MAX);
+    assert!(tree.levels[1].len() < 3, "{:?}", tree.files(""));
+    assert_eq!(forwards(&tree, 9).0, [0, 26, 58, 59]);
+    let numbers = |level: usize| tree.levels[level].iter().map(|file| file.number).collect::<Vec<_>>();
+    assert!(!(numbers(1).contains(&3) && numbers(2).contains(&2)), "{:?}", tree.files(""));
+}
