@@ -1,9 +1,12 @@
-//! A compaction that was cancelled stays cancelled, however long it has waited for its turn.
+//! A compaction that was cancelled stays cancelled, however long it has waited for its turn, and cancelling
+//! it fails none of the application's own.
 //!
-//! Method: a C program's RocksDB has an automatic compaction that a compaction filter holds back, and one L0
-//! file less than slows writers down. A range compaction of the hook begins with a flush, and waits there
-//! until that would stall nobody: for as long as this test likes. It is cancelled meanwhile, and only then
-//! the automatic compaction is let go. What RocksDB did then is in its LOG.
+//! Method, the first: a C program's RocksDB has an automatic compaction that a compaction filter holds back,
+//! and one L0 file less than slows writers down. A range compaction of the hook begins with a flush, and
+//! waits there until that would stall nobody: for as long as this test likes. It is cancelled meanwhile, and
+//! only then the automatic compaction is let go. What RocksDB did then is in its LOG. The second: a Java
+//! program, whose RocksDB throws what fails, compacts a thousand times while the hook begins and cancels one
+//! compaction after the other.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use sexton_execute::{
@@ -14,8 +17,8 @@ use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, Finished, KeyBytes,
 };
 use sexton_inspect::inspect::Inspector;
-use sexton_tests::artifact;
 use sexton_tests::process::{Lines, Process};
+use sexton_tests::{artifact, jvm};
 use sexton_tuner::cost::Bottommost;
 use sexton_tuner::range::KeyRange;
 use std::io::Write;
@@ -30,17 +33,26 @@ const POLL: Duration = Duration::from_millis(5);
 /// How long an executor waits in vain here for the end of what it has cancelled.
 const GIVING_UP_AFTER: Duration = Duration::from_secs(1);
 
+/// Calls that the application makes of its own.
+const OWN_CALLS: u64 = 1_000;
+/// With a version in which nothing else is different.
+const OWN_CALLS_OF_OTHERS: u64 = 200;
+/// How far compactions of all keys, which take a tenth of a second, are let run before they are cancelled.
+const CANCELLED_AFTER: [Duration; 3] = [Duration::ZERO, Duration::from_millis(3), Duration::from_millis(20)];
+/// Compactions that are cancelled meanwhile, at least, for this to prove anything: hundreds are.
+const CANCELLED_MIN: u64 = 20;
+
 /// What RocksDB writes into its LOG when a range compaction waits for a flush that would stall writers.
 const WAITS: &str = "waiting on stall conditions to clear";
-/// And when the compaction itself begins.
-const BEGINS: &str = "Manual compaction starting";
+/// And when a range compaction begins to rewrite files.
+const COMPACTS: &str = "\"compaction_reason\": \"ManualCompaction\"";
 
 #[test]
 fn a_compaction_that_was_cancelled_while_it_waited_never_begins() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let mut stalled = Stalled::start(directory.path())?;
     let mut hook = stalled.hook()?;
-    let id = hook.start_compaction(stalled.everything())?;
+    let id = hook.start_compaction(everything(&stalled.family))?;
     stalled.wait_for_log(WAITS)?;
     let state = hook.cancel_compaction(id)?;
     ensure!(matches!(state, CompactionState::Running { .. }), "it did not wait any longer: {state:?}");
@@ -80,7 +92,72 @@ fn what_does_not_end_after_its_cancellation_is_given_up_on_and_still_never_begin
     stalled.end()
 }
 
-/// The program of this test.
+/// 7.7 and 11.8: the flag of a call is in no C API, and found in the options of both.
+#[test]
+fn the_application_s_own_compactions_never_fail_because_of_ours() -> Result<()> {
+    own_compactions_beside_ours(jvm::ROCKSDB_JAR, OWN_CALLS)?;
+    own_compactions_beside_ours("rocksdbjni-11.8.1.jar", OWN_CALLS_OF_OTHERS)
+}
+
+fn own_compactions_beside_ours(jar: &str, calls: u64) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path();
+    let jar = artifact::tool(jar)?;
+    jvm::compile(&jar, &["CompactLoop.java"], path)?;
+    let mut command = Command::new(artifact::installed("java", "default-jdk-headless")?);
+    command.arg("-Xmx128m").arg(format!("-Djava.io.tmpdir={}", path.display()));
+    command.arg("-cp").arg(format!("{}:{}", jar.display(), path.display()));
+    command.arg("CompactLoop").arg(path.join("db")).arg(calls.to_string());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut process = Process::start(command)?;
+    let mut stdin = process.take_stdin().context("no standard input")?;
+    let mut lines = Lines::of("java", process.take_stdout().context("no standard output")?);
+    let family = opened(&lines.until(LIMIT, |line| line.starts_with("open "))?, "keyTable")?;
+    let target = Inspector::new().inspect(process.pid())?;
+    let mut hook = HookClient::connect(&target, &HookOptions { may_attach: true, ..HookOptions::default() })?;
+    stdin.write_all(b"\n").context("letting the program begin")?;
+
+    let (mut cancelled, deadline) = (0, Instant::now() + LIMIT);
+    let result = loop {
+        ensure!(Instant::now() < deadline, "the program is not done within {LIMIT:?}");
+        if let Some(line) = lines.waiting().filter(|line| line.starts_with("compacted ")) {
+            break line;
+        }
+        for time in CANCELLED_AFTER {
+            let id = hook.start_compaction(everything(&family))?;
+            std::thread::sleep(time);
+            hook.cancel_compaction(id)?;
+            cancelled += u64::from(outcome(&mut hook, id)?.cancelled);
+        }
+    };
+    println!("{result}; {cancelled} of ours were cancelled");
+    ensure!(cancelled >= CANCELLED_MIN, "only {cancelled} compactions were cancelled beside it");
+    ensure!(result.starts_with(&format!("compacted {calls} 0 ")), "its own have failed: {result}");
+    drop(stdin);
+    let status = process.wait(LIMIT)?;
+    ensure!(status.success(), "the program ended with {status}");
+    Ok(())
+}
+
+/// The column family of a line `open DATABASE HANDLE ID`.
+fn opened(line: &str, name: &str) -> Result<ColumnFamilyPointers> {
+    let numbers: Vec<u64> = line.split(' ').skip(1).map_while(|word| word.parse().ok()).collect();
+    let [database, handle, id] = *numbers.as_slice() else { bail!("not what it prints: {line}") };
+    Ok(ColumnFamilyPointers { database, handle, name: name.to_owned(), id: u32::try_from(id)? })
+}
+
+/// All keys, rewritten.
+fn everything(family: &ColumnFamilyPointers) -> CompactRange {
+    CompactRange {
+        column_family: family.clone(),
+        begin: KeyBytes::default(),
+        end: None,
+        bottommost: BottommostLevelCompaction::Force,
+        max_subcompactions: None,
+    }
+}
+
+/// The program of the first method.
 struct Stalled {
     process: Process,
     stdin: ChildStdin,
@@ -108,14 +185,7 @@ impl Stalled {
         let mut lines = Lines::of("stalled", process.take_stdout().context("no standard output")?);
         let line =
             lines.until(LIMIT, |line| line.starts_with("open ")).context("waiting for the database")?;
-        let numbers: Vec<u64> = line.split(' ').skip(1).map_while(|word| word.parse().ok()).collect();
-        let [database_pointer, handle, id] = numbers.as_slice() else { bail!("not what it prints: {line}") };
-        let family = ColumnFamilyPointers {
-            database: *database_pointer,
-            handle: *handle,
-            name: "default".to_owned(),
-            id: u32::try_from(*id)?,
-        };
+        let family = opened(&line, "default")?;
         Ok(Stalled { process, stdin, family, database })
     }
 
@@ -124,17 +194,7 @@ impl Stalled {
         HookClient::connect(&target, &HookOptions::default()).context("connecting to the hook")
     }
 
-    fn everything(&self) -> CompactRange {
-        CompactRange {
-            column_family: self.family.clone(),
-            begin: KeyBytes::default(),
-            end: None,
-            bottommost: BottommostLevelCompaction::Force,
-            max_subcompactions: None,
-        }
-    }
-
-    /// The same, as the engine asks for it.
+    /// All keys, as the engine asks for them.
     fn task(&self, hook: &HookClient) -> CompactTask {
         let handles = HandlePointers {
             database: self.family.database,
@@ -176,11 +236,11 @@ impl Stalled {
     fn ends_without_compacting(&self, hook: &mut HookClient, id: u64) -> Result<()> {
         let finished = outcome(hook, id)?;
         ensure!(finished.cancelled && !finished.ok, "its end is another one: {finished:?}");
-        ensure!(!self.log()?.contains(BEGINS), "it was cancelled, and compacted when its turn came");
-        let id = hook.start_compaction(self.everything())?;
+        ensure!(!self.log()?.contains(COMPACTS), "it was cancelled, and compacted when its turn came");
+        let id = hook.start_compaction(everything(&self.family))?;
         let finished = outcome(hook, id)?;
         ensure!(finished.ok && !finished.cancelled, "the next one ended with {finished:?}");
-        ensure!(self.log()?.contains(BEGINS), "manual compactions are still given up");
+        ensure!(self.log()?.contains(COMPACTS), "manual compactions are still given up");
         Ok(())
     }
 

@@ -16,7 +16,7 @@ pub mod simulation;
 pub mod verify;
 pub mod words;
 
-pub use facts::{comparator, evidence, heat, key, latency, lineage, options, range};
+pub use facts::{comparator, evidence, heat, key, latency, lineage, oldest_snapshot, options, range};
 pub use limits::{
     attention, back_off, bucket, charge, daily, governor, guard, price_correction, sampling, schedule,
     throttle,

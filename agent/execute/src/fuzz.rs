@@ -22,6 +22,8 @@ fn originals() -> Vec<Vec<u8>> {
         deletions: 9_999,
         smallest: KeyBytes::floor(b"/vol/a/"),
         largest: KeyBytes::ceiling(b"/vol/b/\xff"),
+        smallest_sequence: Some(1),
+        largest_sequence: Some(u64::MAX),
     };
     let property = Response::Property { value: Some("0 \u{1}\"ü\\".into()), truncated: false };
     let responses = [

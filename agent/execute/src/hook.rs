@@ -12,6 +12,8 @@ use sexton_hook_protocol::{
 use sexton_inspect::facts::Target;
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::key::Key;
+use sexton_tuner::oldest_snapshot::Sequences;
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -143,11 +145,6 @@ impl HookClient {
         &self.target
     }
 
-    /// Whether the target's RocksDB exports what cancelling a compaction takes.
-    pub fn can_cancel(&self) -> bool {
-        self.hello.functions_found.iter().any(|name| name == "rocksdb_disable_manual_compaction")
-    }
-
     /// The column families that the hook has verified so far, with their databases' directories.
     ///
     /// # Errors
@@ -164,21 +161,50 @@ impl HookClient {
     /// # Errors
     /// [`ErrorKind::Refused`] in [`ExecuteError::Hook`] when the pointers are not what they should be.
     pub fn sst_files(&mut self, column_family: &ColumnFamilyPointers) -> Result<Vec<SstFile>, ExecuteError> {
-        let request = Request::SstFiles { column_family: column_family.clone() };
         let mut files = Vec::new();
+        self.list(column_family, |file| files.push(sst_file(file)))?;
+        Ok(files)
+    }
+
+    /// Sequence numbers of the same files, by their number; of none where RocksDB does not tell them.
+    ///
+    /// # Errors
+    /// As [`HookClient::sst_files`].
+    pub fn sequences(
+        &mut self,
+        column_family: &ColumnFamilyPointers,
+    ) -> Result<BTreeMap<u64, Sequences>, ExecuteError> {
+        let mut sequences = BTreeMap::new();
+        self.list(column_family, |file| {
+            let of_file = file.smallest_sequence.zip(file.largest_sequence);
+            sequences
+                .extend(of_file.map(|(smallest, largest)| (file.number, Sequences { smallest, largest })));
+        })?;
+        Ok(sequences)
+    }
+
+    /// Hands the live files to `take`.
+    fn list(
+        &mut self,
+        column_family: &ColumnFamilyPointers,
+        mut take: impl FnMut(sexton_hook_protocol::SstFile),
+    ) -> Result<(), ExecuteError> {
+        let request = Request::SstFiles { column_family: column_family.clone() };
+        let mut count = 0;
         let until = self.until.unwrap_or_else(|| Instant::now() + LIST_WAIT_MAX);
         let mut answer = self.ask(&request)?;
         loop {
             match answer {
                 Response::SstFiles { files: page, last } => {
-                    files.extend(page.into_iter().map(sst_file));
+                    count += page.len();
+                    page.into_iter().for_each(&mut take);
                     if last {
-                        return Ok(files);
+                        return Ok(());
                     }
                 }
                 other => return Err(self.unexpected(other, "SST files")),
             }
-            if files.len() > FILES_MAX {
+            if count > FILES_MAX {
                 self.stream = None;
                 return Err(self.unexpected_what("fewer than a million SST files"));
             }
@@ -293,8 +319,7 @@ impl HookClient {
     }
 
     /// Stops a compaction; [`CompactionState::Running`] where it has not ended within the hook's time limit.
-    /// It ends as soon as its turn comes, and may be asked for again. Until it has ended the database does no
-    /// manual compactions, the application's own among them.
+    /// It ends as soon as its turn comes, and may be asked for again.
     ///
     /// # Errors
     /// When the hook does not answer, or the target's RocksDB cannot cancel.

@@ -2,6 +2,7 @@
 //!
 //! Signatures are those of `include/rocksdb/c.h`, unchanged from 6.x to 11.12 for all functions here.
 
+use crate::cancel;
 use crate::rocksdb::Wrapper;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -14,6 +15,8 @@ pub struct CompactFunctions {
     pub options_set_bottommost: unsafe extern "C" fn(*mut c_void, u8),
     /// Since RocksDB 8.
     pub options_set_max_subcompactions: Option<unsafe extern "C" fn(*mut c_void, c_int)>,
+    /// Since RocksDB 6.18; from what it writes the place of `CompactRangeOptions::canceled` is found.
+    pub options_set_timestamp: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>,
     pub compact_range: unsafe extern "C" fn(
         *mut Wrapper,
         *mut Wrapper,
@@ -25,8 +28,32 @@ pub struct CompactFunctions {
     ),
 }
 
+impl CompactFunctions {
+    /// In which word of the options the flag of [`cancel`] stands; `None` where this RocksDB has none.
+    pub fn canceled_word(&self) -> Option<usize> {
+        const BOTTOMMOST: u8 = 2;
+        let set_timestamp = self.options_set_timestamp?;
+        let timestamp = *b"sexton\0\0";
+        // SAFETY: RocksDB's functions with c.h's signatures. RocksDB copies the address of the timestamp,
+        // which outlives the options. A version that has the function has at least four words of options, and
+        // behind them the two of the timestamp.
+        unsafe {
+            let options = (self.options_create)();
+            if options.is_null() {
+                return None;
+            }
+            (self.options_set_bottommost)(options, BOTTOMMOST);
+            set_timestamp(options, timestamp.as_ptr().cast(), timestamp.len());
+            let read = |word| options.cast::<u64>().add(word).read();
+            let found = cancel::find(options, read, &timestamp, BOTTOMMOST);
+            (self.options_destroy)(options);
+            found
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
-pub struct CancelFunctions {
+pub struct ManualFunctions {
     pub disable: unsafe extern "C" fn(*mut Wrapper),
     pub enable: unsafe extern "C" fn(*mut Wrapper),
 }
@@ -93,6 +120,9 @@ pub struct LiveFilesFunctions {
     pub deletions: FileNumber<u64>,
     pub smallest_key: FileKey,
     pub largest_key: FileKey,
+    /// Since RocksDB 10.
+    pub smallest_sequence: Option<FileNumber<u64>>,
+    pub largest_sequence: Option<FileNumber<u64>>,
 }
 
 #[derive(Clone, Copy)]
@@ -137,13 +167,14 @@ impl Symbols {
     /// The functions for range compaction; `None` if one is missing.
     pub fn compact(&mut self) -> Option<CompactFunctions> {
         // SAFETY: the fields' types are the signatures in c.h.
-        let (create, destroy, exclusive, bottommost, subcompactions, compact) = unsafe {
+        let (create, destroy, exclusive, bottommost, subcompactions, timestamp, compact) = unsafe {
             (
                 self.function(c"rocksdb_compactoptions_create"),
                 self.function(c"rocksdb_compactoptions_destroy"),
                 self.function(c"rocksdb_compactoptions_set_exclusive_manual_compaction"),
                 self.function(c"rocksdb_compactoptions_set_bottommost_level_compaction"),
                 self.function(c"rocksdb_compactoptions_set_max_subcompactions"),
+                self.function(c"rocksdb_compactoptions_set_full_history_ts_low"),
                 self.function(c"rocksdb_compact_range_cf_opt"),
             )
         };
@@ -153,12 +184,13 @@ impl Symbols {
             options_set_exclusive: exclusive?,
             options_set_bottommost: bottommost?,
             options_set_max_subcompactions: subcompactions,
+            options_set_timestamp: timestamp,
             compact_range: compact?,
         })
     }
 
-    /// The functions for cancelling; `None` if one is missing.
-    pub fn cancel(&mut self) -> Option<CancelFunctions> {
+    /// The functions for giving up all manual compactions; `None` if one is missing.
+    pub fn manual(&mut self) -> Option<ManualFunctions> {
         // SAFETY: the fields' types are the signatures in c.h.
         let (disable, enable) = unsafe {
             (
@@ -166,7 +198,7 @@ impl Symbols {
                 self.function(c"rocksdb_enable_manual_compaction"),
             )
         };
-        Some(CancelFunctions { disable: disable?, enable: enable? })
+        Some(ManualFunctions { disable: disable?, enable: enable? })
     }
 
     /// The functions for flushing; `None` if one is missing.
@@ -238,6 +270,13 @@ impl Symbols {
                 self.function(c"rocksdb_livefiles_largestkey"),
             )
         };
+        // SAFETY: as above.
+        let (smallest_sequence, largest_sequence) = unsafe {
+            (
+                self.function(c"rocksdb_livefiles_smallest_seqno"),
+                self.function(c"rocksdb_livefiles_largest_seqno"),
+            )
+        };
         Some(LiveFilesFunctions {
             livefiles: livefiles?,
             destroy: destroy?,
@@ -250,6 +289,8 @@ impl Symbols {
             deletions: deletions?,
             smallest_key: smallest_key?,
             largest_key: largest_key?,
+            smallest_sequence,
+            largest_sequence,
         })
     }
 

@@ -1,16 +1,13 @@
 //! One range compaction or flush at a time, in a thread of its own, and stopping it.
 //!
-//! Stopping: the C API has no switch for one compaction, so all manual compactions of the database are
-//! disabled, which makes RocksDB give up those that run within a key or so. They stay disabled until the job
-//! has ended, and not a moment longer: a job that waits (for an automatic compaction of the same files, or
-//! for a flush that would stall writers) notices when its turn comes, and enabled again too early it would
-//! then begin. The price is the application's own: a manual compaction of it that runs in that time, or is
-//! asked for, ends with `Status::Incomplete` too. A flush is not stopped by anything but the database's end.
+//! A compaction is stopped by its own flag ([`cancel`]), at which RocksDB looks at each key. One that waits
+//! (for an automatic compaction of the same files, or for a flush that would stall writers) notices it when
+//! its turn comes, and then does nothing. Where this RocksDB has no such flag, and for flushes, there is
+//! nothing but to wait: nothing of ours may fail a compaction of the application's own.
 
 use crate::access::{Access, Failure, enter};
-use crate::log;
-use crate::rocksdb::{CompactOptions, Database, Failed, RocksDb};
-use crate::{limit, thread};
+use crate::rocksdb::{CompactOptions, Failed, RocksDb};
+use crate::{cancel, limit, log, thread};
 use sexton_hook_protocol::limits::{CANCEL_WAIT_MAX, STOP_WAIT_MAX};
 use sexton_hook_protocol::{
     ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished, KeyBytes, Response,
@@ -56,7 +53,7 @@ pub struct Worker {
 #[derive(Default)]
 struct Shared {
     jobs: Mutex<Jobs>,
-    /// A job has ended, or manual compactions are disabled for one now.
+    /// A job has ended.
     changed: Condvar,
 }
 
@@ -87,19 +84,6 @@ struct Running {
     cancelled: bool,
     rocksdb: Arc<RocksDb>,
     job: Job,
-    /// The database while the job uses it, which keeps it from being closed: only then can it be stopped.
-    database: Option<Database>,
-    manual: Manual,
-}
-
-/// Manual compactions of the job's database.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Manual {
-    Untouched,
-    /// Being disabled in a thread of its own: RocksDB waits there until those that run have ended.
-    BeingDisabled,
-    /// Disabled, and enabled again by the job's thread.
-    Disabled,
 }
 
 /// How a job's own part ended.
@@ -114,33 +98,14 @@ impl Shared {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The job uses its database from here on; `false`: it was asked to stop before.
-    fn begin_use(&self, database: Database) -> bool {
-        let mut jobs = self.jobs();
-        let Some(running) = jobs.running.as_mut().filter(|running| !running.cancelled) else { return false };
-        running.database = Some(database);
-        true
-    }
-
-    /// The job is done with its database; whether manual compactions were disabled for it. Nobody begins to
-    /// after this.
-    fn end_use(&self) -> bool {
-        let mut jobs = self.jobs();
-        if let Some(running) = jobs.running.as_mut() {
-            running.database = None;
+    /// The job uses this database from here on; `false`: it was asked to stop before.
+    fn begin_use(&self, database: u64) -> bool {
+        let jobs = self.jobs();
+        let is_wanted = jobs.running.as_ref().is_some_and(|running| !running.cancelled);
+        if is_wanted {
+            cancel::begin(database);
         }
-        let manual = |jobs: &Jobs| jobs.running.as_ref().map(|running| running.manual);
-        // RocksDB is waiting for compactions that it gives up, ours among them: it comes back.
-        let is_being_disabled = |jobs: &mut Jobs| manual(jobs) == Some(Manual::BeingDisabled);
-        let waited = self.changed.wait_while(jobs, is_being_disabled);
-        manual(&waited.unwrap_or_else(PoisonError::into_inner)) == Some(Manual::Disabled)
-    }
-
-    fn note_manual(&self, id: u64, manual: Manual) {
-        if let Some(running) = self.jobs().running.as_mut().filter(|running| running.id == id) {
-            running.manual = manual;
-        }
-        self.changed.notify_all();
+        is_wanted
     }
 
     /// Keeps how the running job ended.
@@ -194,8 +159,6 @@ impl Worker {
             cancelled: false,
             rocksdb: Arc::clone(&rocksdb),
             job: job.clone(),
-            database: None,
-            manual: Manual::Untouched,
         };
         jobs.running = Some(running);
         drop(jobs);
@@ -249,32 +212,12 @@ impl Worker {
             return unsupported("this RocksDB cannot cancel a compaction; it will run to its end");
         }
         running.cancelled = true;
-        let rocksdb = Arc::clone(&running.rocksdb);
-        // A job that does not use its database yet, or no longer, needs no more than the mark.
-        let database = running.database.filter(|_| running.manual == Manual::Untouched);
-        if database.is_some() {
-            running.manual = Manual::BeingDisabled;
-        }
+        // Under the lock: of a job that does not use its database yet the mark is enough, and the next one
+        // begins with another flag.
+        cancel::request();
         drop(jobs);
-        if let Some(database) = database {
-            self.disable(id, rocksdb, database)?;
-        }
         self.wait(id, CANCEL_WAIT_MAX);
         self.status(id)
-    }
-
-    /// Disables manual compactions for job `id`, which uses `database` until that is done: see
-    /// [`Shared::end_use`].
-    fn disable(&self, id: u64, rocksdb: Arc<RocksDb>, database: Database) -> Result<(), Failure> {
-        let shared = Arc::clone(&self.shared);
-        let spawned = thread::spawn("sexton-cancel", thread::LISTENER_STACK_BYTES, move || {
-            rocksdb.disable_manual_compaction(database);
-            shared.note_manual(id, Manual::Disabled);
-        });
-        spawned.map_err(|error| {
-            self.shared.note_manual(id, Manual::Untouched);
-            (ErrorKind::Internal, format!("cannot start a thread: {error}"))
-        })
     }
 
     fn wait(&self, id: u64, time: Duration) {
@@ -287,22 +230,6 @@ fn not_found(id: u64) -> Failure {
     (ErrorKind::NotFound, format!("there is no compaction or flush {id}, or its outcome is long forgotten"))
 }
 
-/// A job's use of its database, in which it can be stopped. Manual compactions that were disabled for it are
-/// enabled again when this is dropped, before the pass for the database is given back.
-struct Use<'a> {
-    shared: &'a Shared,
-    rocksdb: &'a RocksDb,
-    database: Database,
-}
-
-impl Drop for Use<'_> {
-    fn drop(&mut self) {
-        if self.shared.end_use() {
-            self.rocksdb.enable_manual_compaction(self.database);
-        }
-    }
-}
-
 /// The job's thread: enters the database, calls RocksDB, and leaves when the outcome is kept, so that an
 /// owner that closes the database finds it kept.
 fn run(shared: &Shared, rocksdb: &RocksDb, job: &Job) {
@@ -310,17 +237,15 @@ fn run(shared: &Shared, rocksdb: &RocksDb, job: &Job) {
         Ok(access) => access,
         Err((_, reason)) => return shared.finish(Done { error: Some(reason), closed_by_owner: false }),
     };
-    let database = access.handles().only_database();
-    let in_use = Use { shared, rocksdb, database };
     let outcome = match job {
-        _ if !shared.begin_use(database) => Ok(()),
+        _ if !shared.begin_use(job.pointers().database) => Ok(()),
         Job::Compact(request) => compact(rocksdb, request, &access),
         Job::Flush(_) => rocksdb.flush(access.handles()).map_err(|failed| match failed {
             Failed::Missing => "RocksDB gave no options for a flush".to_owned(),
             Failed::Status(words) => words,
         }),
     };
-    drop(in_use);
+    cancel::end();
     let closed_by_owner = access.is_ending();
     let error = if closed_by_owner {
         Some(format!("its owner closed the database during the {}", job.name()))

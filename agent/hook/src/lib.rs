@@ -12,7 +12,8 @@
 //! All start one thread that listens on a unix socket for the agent (`listener`, `session`). It finds
 //! RocksDB's exported C API (`rocksdb`), checks every pointer it is given against the process' memory
 //! (`verify`, over `memory` and `maps`) and runs at most one range compaction or flush at a time in a thread
-//! of its own (`job`). Options that it changes are put back when the agent is gone (`changed`, `lease`).
+//! of its own (`job`, `cancel`). Options that it changes are put back when the agent is gone (`changed`,
+//! `lease`).
 //!
 //! # What it promises its host
 //! It writes to no standard stream, installs no signal handler, changes neither the umask nor the
@@ -42,6 +43,7 @@
 //! the parent: start such a program in the foreground.
 
 mod access;
+mod cancel;
 mod changed;
 mod commands;
 mod functions;

@@ -13,7 +13,7 @@
 use crate::guard::{Ended, GUARD};
 use crate::panics::Scope;
 use crate::rocksdb::{Database, RocksDb};
-use crate::{log, maps, memory};
+use crate::{cancel, log, maps, memory};
 use sexton_rocksdb_layout::virtual_table;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -99,6 +99,12 @@ pub fn remove() -> bool {
 /// has no other handle that is in use.
 pub fn let_go(database: u64, has_others: bool) {
     let ended = if has_others { Ended::NotYet } else { Ended::Destroyed };
+    let can_cancel = locked(&ROCKSDB).as_ref().is_some_and(|rocksdb| rocksdb.can_cancel());
+    if has_others && can_cancel {
+        // The database goes on, and with it the application's own compactions.
+        let _ours = Scope::ours();
+        return GUARD.end_database(database, || cancel::request_in(database), || ended);
+    }
     end(database as *mut c_void, true, || ended);
 }
 

@@ -16,7 +16,7 @@ pub fn send_all(
         let Some(entry) = entry(&file) else { continue };
         // Hexadecimal keys, a name that may need escapes, and field names with numbers.
         let largest = 2 * (entry.smallest.as_bytes().len() + entry.largest.as_bytes().len());
-        page_bytes += largest + 6 * entry.column_family.len() + 256;
+        page_bytes += largest + 6 * entry.column_family.len() + 320;
         page.push(entry);
         if page.len() >= PAGE_FILES_MAX || page_bytes >= PAGE_BYTES_MAX {
             send(&Response::SstFiles { files: std::mem::take(&mut page), last: false })?;
@@ -42,6 +42,8 @@ fn entry(file: &LiveFile<'_>) -> Option<SstFile> {
         deletions: file.deletions,
         smallest: KeyBytes::floor(file.smallest),
         largest: KeyBytes::ceiling(file.largest),
+        smallest_sequence: file.sequences.map(|(smallest, _)| smallest),
+        largest_sequence: file.sequences.map(|(_, largest)| largest),
     })
 }
 
@@ -61,6 +63,7 @@ mod tests {
             deletions: 1,
             smallest: b"a",
             largest: b"b",
+            sequences: Some((7, 9)),
         };
         assert_eq!(entry(&file).unwrap().number, 123);
         file.name = b"000124.sst";

@@ -4,12 +4,12 @@
 //! any of its own threads.
 
 use crate::functions::{
-    CancelFunctions, CompactFunctions, FileKey, FlushFunctions, Free, LiveFilesFunctions, OptionsFunctions,
+    CompactFunctions, FileKey, FlushFunctions, Free, LiveFilesFunctions, ManualFunctions, OptionsFunctions,
     OwnerFunctions, PropertyFunctions, Symbols,
 };
 use crate::panics::Scope;
-use crate::{maps, module};
-use sexton_hook_protocol::{BottommostLevelCompaction, OptionsScope, PROPERTY_VALUE_BYTES_MAX};
+use crate::{cancel, maps, module};
+use sexton_hook_protocol::{BottommostLevelCompaction, CANCEL_FLAG, OptionsScope, PROPERTY_VALUE_BYTES_MAX};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 
 /// Bytes of RocksDB's own words on a failure that are kept.
@@ -46,10 +46,6 @@ impl Handles {
     /// long as the value is used in a call.
     pub unsafe fn new(database: u64, column_family: u64) -> Handles {
         Handles { database: Wrapper::around(database), column_family: Wrapper::around(column_family) }
-    }
-
-    pub fn only_database(self) -> Database {
-        Database(self.database)
     }
 
     fn database(&mut self) -> *mut Wrapper {
@@ -104,7 +100,9 @@ pub struct RocksDb {
     pub found: Vec<String>,
     pub missing: Vec<String>,
     compact: Option<CompactFunctions>,
-    cancel: Option<CancelFunctions>,
+    /// Where in the options of a range compaction the flag stands by which it is given up.
+    canceled_word: Option<usize>,
+    manual: Option<ManualFunctions>,
     flush: Option<FlushFunctions>,
     options: Option<OptionsFunctions>,
     live_files: Option<LiveFilesFunctions>,
@@ -133,14 +131,19 @@ impl RocksDb {
             .ok_or("RocksDB's C API is not exported")?;
         let mappings = maps::own();
         let home = maps::at(&mappings, anchor).ok_or("RocksDB's module is not in /proc/self/maps")?;
+        let compact = symbols.compact();
+        let canceled_word = compact.as_ref().and_then(CompactFunctions::canceled_word);
+        let list = if canceled_word.is_some() { &mut symbols.found } else { &mut symbols.missing };
+        list.push(CANCEL_FLAG.to_owned());
         Ok(RocksDb {
             library: home.path.clone(),
             library_file: home.file.clone(),
             database_vtable: symbols.address(c"_ZTVN7rocksdb6DBImplE"),
             handle_vtable: symbols.address(c"_ZTVN7rocksdb22ColumnFamilyHandleImplE"),
             owner: symbols.owner(),
-            compact: symbols.compact(),
-            cancel: symbols.cancel(),
+            compact,
+            canceled_word,
+            manual: symbols.manual(),
             flush: symbols.flush(),
             options: symbols.options(),
             live_files: symbols.live_files(),
@@ -189,6 +192,9 @@ impl RocksDb {
                 (functions.options_set_max_subcompactions, how.max_subcompactions)
             {
                 set(options, threads);
+            }
+            if let Some(word) = self.canceled_word {
+                cancel::set(options, word);
             }
             (functions.compact_range)(
                 handles.database(),
@@ -260,15 +266,16 @@ impl RocksDb {
         }
     }
 
-    /// Whether a running compaction can be stopped.
+    /// Whether a running compaction can be stopped, by [`cancel::request`].
     pub fn can_cancel(&self) -> bool {
-        self.cancel.is_some()
+        self.canceled_word.is_some()
     }
 
     /// Has RocksDB give up every manual compaction of the database and refuse new ones, until
     /// [`RocksDb::enable_manual_compaction`]. Newer versions return when those that are queued have ended.
+    /// Only for a database that its owner closes: the application's own would fail as well.
     pub fn disable_manual_compaction(&self, mut database: Database) {
-        if let Some(functions) = self.cancel {
+        if let Some(functions) = self.manual {
             // SAFETY: RocksDB's function with c.h's signature, on a live database (`Database::new`).
             unsafe { (functions.disable)(&raw mut database.0) }
         }
@@ -276,7 +283,7 @@ impl RocksDb {
 
     /// Allows manual compactions again; every disabling needs exactly one enabling.
     pub fn enable_manual_compaction(&self, mut database: Database) {
-        if let Some(functions) = self.cancel {
+        if let Some(functions) = self.manual {
             // SAFETY: as for disabling.
             unsafe { (functions.enable)(&raw mut database.0) }
         }
@@ -362,6 +369,8 @@ pub struct LiveFile<'list> {
     pub deletions: u64,
     pub smallest: &'list [u8],
     pub largest: &'list [u8],
+    /// Of its oldest and of its newest entry; `None` where this RocksDB does not tell.
+    pub sequences: Option<(u64, u64)>,
 }
 
 impl LiveFiles {
@@ -384,6 +393,10 @@ impl LiveFiles {
                 deletions: (functions.deletions)(self.list, index),
                 smallest: self.key(functions.smallest_key, index),
                 largest: self.key(functions.largest_key, index),
+                sequences: functions
+                    .smallest_sequence
+                    .zip(functions.largest_sequence)
+                    .map(|(smallest, largest)| (smallest(self.list, index), largest(self.list, index))),
             }
         }
     }

@@ -6,6 +6,7 @@ pub mod heat;
 pub mod key;
 pub mod latency;
 pub mod lineage;
+pub mod oldest_snapshot;
 pub mod options;
 pub(crate) mod prefix;
 pub mod range;

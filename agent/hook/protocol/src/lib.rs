@@ -32,7 +32,11 @@ pub use message::{
 /// Version of this protocol; both sides must have the same, there is no negotiation: the agent brings
 /// its own hook along. An attached hook of another version is detached and replaced, a preloaded one by a
 /// restart of its host.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
+
+/// The option by which a compaction is cancelled, as it is named among the functions that a hook has found or
+/// misses.
+pub const CANCEL_FLAG: &str = "CompactRangeOptions::canceled";
 
 /// Bytes of JSON in one frame. A page of SST files needs the most; 256 KiB is small enough to hold in
 /// a foreign process without anybody noticing.

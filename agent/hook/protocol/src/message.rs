@@ -53,9 +53,9 @@ pub enum Request {
         /// From [`Response::Started`].
         id: u64,
     },
-    /// Stop the compaction; answered by [`Response::Compaction`] when it has stopped, or did not within
-    /// the hook's time limit. Then it stops as soon as its turn comes: until it has ended its database does
-    /// no manual compactions. A flush cannot be stopped: [`ErrorKind::Unsupported`].
+    /// Stop the compaction; answered by [`Response::Compaction`] when it has stopped, or did not within the
+    /// hook's time limit. Then it stops as soon as its turn comes. A flush cannot be stopped, nor a
+    /// compaction where the hook did not find [`crate::CANCEL_FLAG`]: [`ErrorKind::Unsupported`].
     Cancel {
         /// From [`Response::Started`].
         id: u64,
@@ -291,6 +291,10 @@ pub struct SstFile {
     pub smallest: KeyBytes,
     /// Largest user key, inclusive; a very long one is rounded up, see [`KeyBytes::ceiling`].
     pub largest: KeyBytes,
+    /// Sequence number of its oldest entry; `None` where this RocksDB does not tell, before RocksDB 10.
+    pub smallest_sequence: Option<u64>,
+    /// Of its newest.
+    pub largest_sequence: Option<u64>,
 }
 
 /// How a compaction or flush stands.
@@ -443,6 +447,8 @@ mod tests {
             deletions: u64::MAX,
             smallest: key.clone(),
             largest: key,
+            smallest_sequence: Some(u64::MAX),
+            largest_sequence: Some(u64::MAX),
         };
         let one = encode(&Response::SstFiles { files: vec![file], last: false }).unwrap().len();
         assert!(PAGE_BYTES_MAX + one < crate::FRAME_BYTES_MAX, "{one}");
