@@ -1,5 +1,5 @@
-//! Acting so that nobody is hurt: guards refuse by name, stop what runs, and what a snapshot pins is tried
-//! once.
+//! Acting so that nobody is hurt: guards refuse by name, stop what runs, and what a snapshot pins is left
+//! alone.
 //!
 //! Method: the Java program of the other tests, real RocksDB and real actions. A guard's limit is set below
 //! what the program's RocksDB, disk or clock really has; a snapshot is really held. The program's own RocksDB
@@ -46,39 +46,26 @@ keys: shown
     )
 }
 
-/// A snapshot older than the deletes: the range is tried once, found pinned and left alone; once the snapshot
-/// is released it is compacted, long before the back-off would have been over.
+/// A snapshot older than the deletes: nothing is written while it is held, and what it pinned is compacted
+/// once it is released. RocksDB 7.7 does not tell sequence numbers by the C API: they are read from its
+/// directory.
 #[test]
-fn what_a_snapshot_pins_is_tried_once_and_succeeds_after_its_release() -> Result<()> {
+fn what_a_snapshot_pins_is_left_alone_until_its_release() -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
     let mut program = Program::start_with_snapshot(directory.path(), PROGRAM_SECONDS)?;
+    let files = program.files()?;
     let mut agent = Agent::start(directory.path(), &policy(program.pid(), "process_uptime_min: 0s"))?;
-    let pinned = agent.wait_for(LOOP_LIMIT, "an action that is found pinned", |agent| {
-        let actions = agent.get("/api/v1/actions")?;
-        let pinned = |action: &&Value| text(action, "/cause") == "pinned_by_snapshot";
-        Ok(list(&actions, "actions")?.iter().find(pinned).cloned())
-    })?;
-    ensure!(text(&pinned, "/state") == "did_not_help", "pinned, and helped all the same: {pinned}");
-    ensure!(count(&pinned, "/snapshots")? == 1, "not the one snapshot that is held: {pinned}");
-    ensure!(text(&pinned, "/outcome").contains("snapshots in the target keep them"), "{pinned}");
-    ensure!(program.deletions()? == TOMBSTONES, "tombstones have gone in spite of the snapshot");
-
-    // Each key once: what is refused now is refused for the back-off.
-    agent.wait_for(LOOP_LIMIT, "the back-off", |agent| {
+    let refusal = agent.wait_for(LOOP_LIMIT, "a refusal of what is pinned", |agent| {
         let plan = agent.get("/api/v1/plan")?;
         let refusals = plan.pointer("/plan/refusals").and_then(Value::as_array).cloned().unwrap_or_default();
-        let backs_off = |refusal: &Value| text(refusal, "/rule") == "back_off";
-        Ok(refusals.iter().any(backs_off).then_some(()))
+        Ok(refusals.into_iter().find(|refusal| text(refusal, "/rule") == "pinned_by_snapshot"))
     })?;
+    println!("{}", text(&refusal, "/reason"));
+    ensure!(text(&refusal, "/reason").contains("snapshot (sequence number 500000) may keep"), "{refusal}");
     std::thread::sleep(IDLE_CYCLES);
-    let tried = actions(&agent)?;
-    for (at, action) in tried.iter().enumerate() {
-        // Keys are shown, and these are plain: they compare as they are written.
-        let (begin, end) = (text(action, "/begin"), text(action, "/end"));
-        let overlaps = |other: &Value| text(other, "/begin") < end && begin < text(other, "/end");
-        ensure!(!tried.iter().skip(at + 1).any(overlaps), "keys were tried twice: {tried:?}");
-    }
+    ensure!(actions(&agent)?.is_empty(), "it acted in spite of the snapshot: {:?}", actions(&agent)?);
+    ensure!(program.files()? == files, "something was written: {files:?}, then {:?}", program.files()?);
 
     program.release_snapshot()?;
     let helped = agent.wait_for(LOOP_LIMIT, "an action that helped", |agent| {

@@ -9,6 +9,7 @@ use sexton_tuner::evidence::{
     SentinelInterval, SstFile, Window,
 };
 use sexton_tuner::lineage::Lineage;
+use sexton_tuner::oldest_snapshot::{OldestSnapshot, Sequences};
 use sexton_tuner::options::{ColumnFamilyOptions, CompactionStyle};
 use sexton_tuner::policy::{Mode, RemedyKind};
 use sexton_tuner::{
@@ -189,6 +190,7 @@ prop_compose! {
         memtables in proptest::collection::btree_map(family(), (count(), count()), 0..3),
         unseen in prop::bool::weighted(0.1),
         (is_read_only, lineage, linked_files) in links(),
+        oldest_snapshot in proptest::option::weighted(0.1, snapshot()),
     ) -> Evidence {
         let memtable = |(name, (active, immutable))| (name, MemtableDeletions { active, immutable });
         Evidence {
@@ -203,6 +205,7 @@ prop_compose! {
             files_unseen: unseen.then(|| "no such directory".to_owned()),
             memtables: memtables.into_iter().map(memtable).collect(),
             linked_files,
+            oldest_snapshot,
             column_families: [("a", a), ("b", b), ("c", ColumnFamilyOptions::default())]
                 .map(|(name, options)| (name.to_owned(), options))
                 .into(),
@@ -212,6 +215,14 @@ prop_compose! {
             device_bytes_per_second: None,
         }
     }
+}
+
+/// A snapshot, and sequence numbers of the files.
+fn snapshot() -> impl Strategy<Value = OldestSnapshot> {
+    (count(), count(), count()).prop_map(|(sequence, smallest, largest)| OldestSnapshot {
+        sequence,
+        files: [(1, Sequences { smallest, largest })].into(),
+    })
 }
 
 /// Whether a database is open for reading only, whose its files are, and which have a link elsewhere.

@@ -110,6 +110,12 @@ impl Actor {
         let (kind, part) = as_it_is_now(watched, &planned, &before);
         let Some(place) = place_of(watched, &kind) else { return };
         let (process, mode, device) = (watched.target.process, watched.mode, device_id(watched, &kind));
+        if let ActionKind::Compact(compact) = &kind
+            && is_snapshot_news(watched, compact, &before)
+        {
+            debug!(target = compact.target, "a RocksDB snapshot is held that the plan does not know of");
+            return;
+        }
         if !self.is_value_as_planned(observer, target, &kind, &before) {
             return;
         }
@@ -252,6 +258,17 @@ fn as_it_is_now(watched: &Watched, planned: &ActionKind, before: &Before) -> (Ac
     let levels = Levels::of_linked(&own, &options.unwrap_or_default(), &before.linked);
     let part = closed(&compact.range, &own, &compact.before);
     (ActionKind::Compact(as_of_now(compact, &levels)), Some(part))
+}
+
+/// Whether a RocksDB snapshot is held of which nobody could be asked for the plan. What it keeps the next
+/// plan knows; one that was taken since keeps nothing that lay in files then.
+fn is_snapshot_news(watched: &Watched, compact: &CompactRange, before: &Before) -> bool {
+    let is_held = before.readings.properties.is_some_and(|read| read.oldest_snapshot_sequence.is_some());
+    let evidence = watched.evidence.iter().find(|evidence| evidence.database == compact.database);
+    is_held
+        && evidence.is_some_and(|evidence| {
+            evidence.oldest_snapshot.is_none() && !evidence.memtables.contains_key(&compact.column_family)
+        })
 }
 
 /// Whether the range's files hold no deletion any more, and memtables held none: a plan's actions can share

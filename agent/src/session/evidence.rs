@@ -2,13 +2,14 @@
 
 use super::options::place_of;
 use super::{Access, HookState, Session};
-use sexton_execute::HookClient;
+use sexton_execute::{HookClient, Properties};
 use sexton_inspect::facts::{DatabaseDirectory, Gap};
 use sexton_inspect::links;
 use sexton_probe::{FileFetches, Operation};
 use sexton_sst::{Reader, SstError};
-use sexton_tuner::evidence::{Evidence, FileReads, MemtableDeletions, Observation, SstFile, Window};
+use sexton_tuner::evidence::{Evidence, FileReads, Observation, SstFile, Window};
 use sexton_tuner::lineage::Links;
+use sexton_tuner::oldest_snapshot::{OldestSnapshot, Sequences};
 use sexton_tuner::options::ColumnFamilyOptions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -25,9 +26,9 @@ pub const FILES_LIMIT: Duration = Duration::from_secs(20);
 /// Databases of one target that no open file shows and that are told apart by name; the rest is one.
 const UNSEEN_DATABASES_MAX: usize = 64;
 
-/// Column families of one database whose memtables are asked about, those whose readers skip most tombstones:
+/// Column families of one database that RocksDB is asked about, those whose readers skip most tombstones:
 /// each takes a dozen questions of some microseconds.
-const MEMTABLES_READ_MAX: usize = 64;
+const FAMILIES_ASKED_MAX: usize = 64;
 
 /// What a database is called that no probe has seen the name of.
 const UNKNOWN_DATABASE: &str = "unknown";
@@ -117,7 +118,7 @@ impl Session {
         file_reads: Vec<FileReads>,
     ) -> Evidence {
         // Before the files: what is flushed in between is then in both and not in neither.
-        let memtables = self.memtables(&database.path, &observations);
+        let properties = self.properties_of_readers(&database.path, &observations);
         // Files of a database in which nothing was seen would explain nothing; there can be thousands of
         // such.
         let is_wanted = !observations.is_empty() || !file_reads.is_empty();
@@ -126,9 +127,16 @@ impl Session {
             Some(Ok(files)) => (files, None),
             Some(Err(reason)) => (Vec::new(), Some(reason)),
         };
+        let memtables =
+            properties.iter().filter_map(|(name, read)| Some((name.clone(), read.memtable_deletions()?)));
+        let held = properties.iter().find_map(|(_, read)| read.oldest_snapshot_sequence);
+        let oldest_snapshot = held
+            .filter(|_| !files.is_empty())
+            .map(|sequence| OldestSnapshot { sequence, files: self.sequences_of(database, &files) });
         Evidence {
             is_read_only: database.is_read_only,
-            memtables,
+            memtables: memtables.collect(),
+            oldest_snapshot,
             // The reading of the files has brought them up to date.
             column_families: self.options.get(&database.path).cloned().unwrap_or_default(),
             file_reads,
@@ -178,16 +186,37 @@ impl Session {
         by_home(&open, resolved)
     }
 
-    /// What RocksDB says of the memtables of the column families that readers lose time in; those are missing
-    /// where no hook answers, or no probe has seen a handle of theirs.
-    fn memtables(
+    /// What RocksDB says of the column families that readers lose time in; those are missing where no hook
+    /// answers, or no probe has seen a handle of theirs.
+    fn properties_of_readers(
         &self,
         directory: &Path,
         observations: &[Observation],
-    ) -> BTreeMap<String, MemtableDeletions> {
-        let read = |name: &String| self.properties(directory, name)?.memtable_deletions();
-        let names = with_most_tombstones(observations, MEMTABLES_READ_MAX).into_iter();
-        names.filter_map(|name| read(&name).map(|deletions| (name, deletions))).collect()
+    ) -> Vec<(String, Properties)> {
+        let names = with_most_tombstones(observations, FAMILIES_ASKED_MAX).into_iter();
+        names.filter_map(|name| self.properties(directory, &name).map(|read| (name, read))).collect()
+    }
+
+    /// Sequence numbers of a database's files: by its own word, and by its directory where its RocksDB does
+    /// not tell them. A file's never change.
+    fn sequences_of(&mut self, database: &DatabaseDirectory, files: &[SstFile]) -> BTreeMap<u64, Sequences> {
+        let pointers = self.identities.any_pointers(&database.path);
+        let told = pointers
+            .and_then(|pointers| self.ask("sequence numbers", |hook| hook.sequences(&pointers)))
+            .unwrap_or_default();
+        if !told.is_empty() {
+            return told;
+        }
+        let known = self.sequences.entry(database.path.clone()).or_default();
+        if files.iter().any(|file| !known.contains_key(&file.number)) {
+            match sexton_sst::read_database(place_of(database)) {
+                Ok(read) => *known = read.sequences,
+                Err(error) => {
+                    debug!(target = self.target.name, %error, "sequence numbers cannot be read");
+                }
+            }
+        }
+        known.clone()
     }
 
     /// What was read from each file, by database directory. Files whose names cannot be read are left out.
@@ -373,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn memtables_are_asked_about_where_most_tombstones_are_skipped() {
+    fn rocksdb_is_asked_about_families_where_most_tombstones_are_skipped() {
         let observations =
             [observation("a", 10), observation("b", 30), observation("c", 20), observation("a", 15)];
         assert_eq!(with_most_tombstones(&observations, 2), ["b", "a"]);

@@ -27,6 +27,7 @@ use sexton_inspect::facts::{DatabaseDirectory, Gap, ProcessId, Target};
 use sexton_inspect::identity::Identities;
 use sexton_sst::PropertiesCache;
 use sexton_tuner::back_off::Retry;
+use sexton_tuner::oldest_snapshot::Sequences;
 use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::policy::{ExecutorKind, Mode, TargetPolicy};
 use sexton_tuner::run::{ActionId, JobStatus, KeptSetting, Measurement};
@@ -51,6 +52,8 @@ pub struct Session {
     pub identities: Identities,
     /// Numbers of entries and deletions of SST files that were read from the files themselves.
     properties: HashMap<PathBuf, PropertiesCache>,
+    /// Sequence numbers of SST files, as they were read from the directory.
+    sequences: HashMap<PathBuf, BTreeMap<u64, Sequences>>,
     /// How column families order their keys, by database and name; `None`: not known to us.
     pub orders: HashMap<PathBuf, HashMap<String, Option<sexton_sst::Order>>>,
     /// What the OPTIONS files say of column families, by database and name.
@@ -147,6 +150,7 @@ impl Session {
             hook_library,
             identities: Identities::default(),
             properties: HashMap::new(),
+            sequences: HashMap::new(),
             orders: HashMap::new(),
             options: HashMap::new(),
             hook: None,

@@ -21,7 +21,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use sexton_sandbox::rooted;
 use sexton_tuner::comparator::Order;
 use sexton_tuner::options::ColumnFamilyOptions;
-use sexton_tuner::{evidence::SstFile, key::Key};
+use sexton_tuner::{evidence::SstFile, key::Key, oldest_snapshot::Sequences};
 use std::io::{BufWriter, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -77,15 +77,15 @@ pub fn main(arguments: &ChildArguments) -> ExitCode {
 /// What was read, before it is written out.
 struct Database {
     column_families: Vec<ColumnFamily>,
-    files: Vec<SstFile>,
+    files: Vec<(SstFile, Sequences)>,
 }
 
 fn write_database(output: &mut impl Write, database: &Database) -> Result<(), Failure> {
     for column_family in &database.column_families {
         write_line(output, &Line::ColumnFamily(column_family.clone()))?;
     }
-    for file in &database.files {
-        write_line(output, &Line::File(file.clone()))?;
+    for (file, sequences) in &database.files {
+        write_line(output, &Line::File { file: file.clone(), sequences: *sequences })?;
     }
     write_line(output, &Line::End { files: database.files.len() as u64 })
 }
@@ -272,14 +272,15 @@ fn database_options(tracks_wals_in_manifest: bool) -> Options {
     options
 }
 
-fn sst_file(file: LiveFile, column_families: &[ColumnFamily]) -> Option<SstFile> {
+fn sst_file(file: LiveFile, column_families: &[ColumnFamily]) -> Option<(SstFile, Sequences)> {
+    let sequences = Sequences { smallest: file.smallest_seqno, largest: file.largest_seqno };
     let number = file.name.trim_start_matches('/').strip_suffix(".sst")?.parse().ok()?;
     let family = column_families.iter().find(|family| family.name == file.column_family_name)?;
     let mut bounds = (file.start_key?, file.end_key?);
     if family.order == Some(Order::ReverseBytewise) {
         bounds = (bounds.1, bounds.0);
     }
-    Some(SstFile {
+    let file = SstFile {
         number,
         column_family: file.column_family_name,
         level: u32::try_from(file.level).ok()?,
@@ -288,7 +289,8 @@ fn sst_file(file: LiveFile, column_families: &[ColumnFamily]) -> Option<SstFile>
         deletions: file.num_deletions,
         smallest: lower_bound(bounds.0),
         largest: upper_bound(bounds.1),
-    })
+    };
+    Some((file, sequences))
 }
 
 /// The key, or a shorter one that is not greater.

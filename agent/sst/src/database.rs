@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use sexton_tuner::comparator::Order;
 use sexton_tuner::evidence::SstFile;
+use sexton_tuner::oldest_snapshot::Sequences;
 use sexton_tuner::options::ColumnFamilyOptions;
+use std::collections::BTreeMap;
 
 /// Live SST files that are read of one database: 4 TiB in files of 64 MiB. With more, something of the
 /// size of the agent's memory would have to be kept for it.
@@ -36,4 +38,6 @@ pub struct DatabaseFiles {
     /// [`KEY_BYTES_MAX`] are cut to a bound. `entries` and `deletions` are zero until [`super::complete`]
     /// fills them in.
     pub files: Vec<SstFile>,
+    /// The files' sequence numbers, by their number.
+    pub sequences: BTreeMap<u64, Sequences>,
 }

@@ -169,7 +169,10 @@ fn take_lines(mut source: impl BufRead, output: &mut Output) -> Result<(), Outpu
         let line = serde_json::from_str(&text);
         match line.map_err(|error| OutputError::Cut(error.to_string()))? {
             Line::ColumnFamily(family) => output.database.column_families.push(family),
-            Line::File(file) => output.database.files.push(file),
+            Line::File { file, sequences } => {
+                output.database.sequences.insert(file.number, sequences);
+                output.database.files.push(file);
+            }
             Line::Tail { number, tail } => drop(output.tails.insert(number, tail)),
             Line::Failed(failure) => return Err(OutputError::Failed(failure)),
             Line::End { files } => {

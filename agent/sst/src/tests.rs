@@ -8,6 +8,7 @@
 use super::*;
 use rust_rocksdb::{BlockBasedOptions, ColumnFamilyDescriptor, DB, DBCompressionType, Options};
 use sexton_tuner::key::Key;
+use sexton_tuner::oldest_snapshot::Sequences;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -161,7 +162,7 @@ fn busy_database(directory: &Path) -> DB {
 /// What the owning handle says, in the order and form of [`SstFile`].
 fn owners_files(database: &DB) -> Vec<SstFile> {
     let files = database.live_files().unwrap().into_iter().map(|file| SstFile {
-        number: file.name.trim_matches(|character: char| !character.is_ascii_digit()).parse().unwrap(),
+        number: number(&file.name),
         column_family: file.column_family_name,
         level: file.level as u32,
         size_bytes: file.size as u64,
@@ -171,6 +172,10 @@ fn owners_files(database: &DB) -> Vec<SstFile> {
         largest: Key::new(file.end_key.unwrap()),
     });
     sorted(files.collect())
+}
+
+fn number(name: &str) -> u64 {
+    name.trim_matches(|character: char| !character.is_ascii_digit()).parse().unwrap()
 }
 
 fn sorted(mut files: Vec<SstFile>) -> Vec<SstFile> {
@@ -198,6 +203,12 @@ fn reads_what_the_owner_sees_and_leaves_no_trace() {
     assert_eq!(picture(directory.path()), before, "nothing in the directory has changed");
     assert_eq!(completion.first_error, None);
     assert_eq!(files, expected);
+    let sequences = read_database(Place::of(directory.path())).unwrap().sequences;
+    for (file, number) in database.live_files().unwrap().iter().map(|file| (file, number(&file.name))) {
+        let expected = Sequences { smallest: file.smallest_seqno, largest: file.largest_seqno };
+        assert_eq!(sequences.get(&number), Some(&expected));
+    }
+    assert!(sequences.values().any(|file| file.smallest < file.largest));
     assert!(files.iter().any(|file| file.deletions > 0 && file.level == 0));
     assert!(files.iter().any(|file| file.level > 0));
     // The owner is not hindered: it still has its lock and writes.

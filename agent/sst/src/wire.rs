@@ -5,6 +5,7 @@ use super::database::ColumnFamily;
 use super::properties::TableProperties;
 use serde::{Deserialize, Serialize};
 use sexton_tuner::evidence::SstFile;
+use sexton_tuner::oldest_snapshot::Sequences;
 
 /// One line of the child's output.
 #[derive(Debug, Serialize, Deserialize)]
@@ -12,7 +13,10 @@ use sexton_tuner::evidence::SstFile;
 pub enum Line {
     /// A column family of the database.
     ColumnFamily(ColumnFamily),
-    File(SstFile),
+    File {
+        file: SstFile,
+        sequences: Sequences,
+    },
     /// What the file of this number says of itself.
     Tail {
         number: u64,

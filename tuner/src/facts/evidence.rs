@@ -4,6 +4,7 @@
 //! SST files' statistics. Nothing here decides anything.
 
 use crate::facts::lineage::Lineage;
+use crate::facts::oldest_snapshot::OldestSnapshot;
 use crate::facts::options::ColumnFamilyOptions;
 use crate::facts::{key::Key, range::KeyRange};
 use crate::policy::RemedyKind;
@@ -411,6 +412,9 @@ pub struct Evidence {
     /// be asked of are missing.
     #[serde(default)]
     pub memtables: BTreeMap<String, MemtableDeletions>,
+    /// The oldest RocksDB snapshot that its process holds of it; `None`: none, or RocksDB could not be asked.
+    #[serde(default)]
+    pub oldest_snapshot: Option<OldestSnapshot>,
     /// Options of its column families, by name. Those that are missing are taken to have RocksDB's defaults,
     /// but for the comparator: it is not known.
     #[serde(default)]

@@ -3,6 +3,7 @@
 pub mod ends;
 pub mod job;
 pub(crate) mod left_out;
+mod pins;
 pub(crate) mod planner;
 mod prospect;
 pub(crate) mod queue;
@@ -285,6 +286,8 @@ pub enum Rule {
     NoRelief,
     /// Most tombstones that readers skip are neither in SST files nor, as far as is known, in memtables.
     Unexplained,
+    /// RocksDB snapshots that the target holds keep most of its tombstones.
+    PinnedBySnapshot,
     /// Too few deletions per entry in the files.
     LowDensity,
     /// FIFO compaction: a compaction by range rewrites nothing.

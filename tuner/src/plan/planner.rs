@@ -3,6 +3,7 @@
 //! The plan's types and the entry point are in [`crate::plan`]; what is done about a range is chosen in
 //! [`crate::plan::remedy`].
 
+use super::pins::can_be_dropped;
 use super::rules::{Refused, helps, hurts_enough, is_bytewise, may_be_acted_on, relieves_enough};
 use crate::facts::evidence::{Evidence, SstFile};
 use crate::facts::options::{ColumnFamilyOptions, CompactionStyle};
@@ -187,7 +188,11 @@ impl<'a> Planner<'a> {
             options_rest: rests(RemedyKind::Options),
             earlier: self.earlier(range),
         };
-        let remedy = match helps(range) {
+        let helps = helps(range);
+        if helps.is_ok() || !self.ranker.needs_readers() {
+            can_be_dropped(range, &family.parts, evidence)?;
+        }
+        let remedy = match helps {
             _ if !self.ranker.needs_readers() => {
                 let may_compact = allowed.contains(&RemedyKind::Compact);
                 if may_compact { Remedy::Compact } else { Remedy::None }
