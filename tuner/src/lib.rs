@@ -21,7 +21,7 @@ pub use limits::{
     attention, back_off, bucket, charge, daily, governor, guard, price_correction, sampling, schedule,
     throttle,
 };
-pub use loss::{relief, unplaced};
+pub use loss::{ledger, relief, unplaced};
 pub use lsm::{cost, replaced, rest, share};
 pub use plan::{ends, job, reprice};
 

@@ -8,8 +8,9 @@ use super::event_log::EventLog;
 use super::news::Announced;
 use super::record::{Read, Stored};
 use super::samples::Samples;
-use super::{settings, throttles};
+use super::{pain, settings, throttles};
 use sexton_tuner::daily::DailyBytes;
+use sexton_tuner::ledger::PainLedger;
 use sexton_tuner::plan::{Plan, Refusal};
 use sexton_tuner::policy::KeyDisplay;
 use sexton_tuner::run::{
@@ -289,6 +290,19 @@ impl Journal {
     pub fn keep_sample(&mut self, target: &str, databases: &[DatabaseIdentity], plan: &Plan) {
         let batch = self.samples.note(target, databases, plan, jiff::Timestamp::now());
         self.events.append(batch);
+    }
+
+    /// What windows of earlier runs have seen of these databases; `None` where nothing is known.
+    pub fn pain_of(&self, databases: &[DatabaseIdentity]) -> Option<PainLedger> {
+        pain::load(self.events.state(), databases)
+    }
+
+    /// Writes what windows have seen of these databases. While nothing can be written it is left out: there
+    /// is more to come.
+    pub fn keep_pain(&mut self, databases: &[DatabaseIdentity], ledger: &PainLedger) {
+        if self.is_writable() {
+            self.events.append(pain::put(databases, ledger));
+        }
     }
 
     fn subject(&self, action: &Action) -> Subject {

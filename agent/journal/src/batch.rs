@@ -13,6 +13,8 @@ pub enum Kind {
     Agent,
     /// When a database was last sampled, and what was still wanted of it, by database.
     Sample,
+    /// What windows have seen of the databases of a target, by its first database.
+    Pain,
     /// Settings that are changed in a target and are to be restored.
     Setting,
 }
@@ -27,6 +29,7 @@ impl Kind {
             Kind::Agent => "agent/",
             // As the first release has named it.
             Kind::Sample => "survey/",
+            Kind::Pain => "pain/",
             // The first release kept options only.
             Kind::Setting => "option/",
         }

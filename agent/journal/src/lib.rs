@@ -19,6 +19,7 @@ mod event;
 mod event_file;
 mod event_log;
 mod news;
+mod pain;
 mod record;
 mod samples;
 mod settings;

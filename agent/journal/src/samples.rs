@@ -100,6 +100,7 @@ impl Samples {
             let oldest = self.by_database.values().min_by_key(|sample| sample.window_unix_s);
             let Some(database) = oldest.map(|sample| sample.database.clone()) else { return };
             batch.delete(Kind::Sample, &name(&database));
+            batch.delete(Kind::Pain, &name(&database));
             self.by_database.remove(&database);
         }
     }
@@ -112,7 +113,8 @@ fn compaction(action: &Action) -> Option<&CompactRange> {
     }
 }
 
-fn name(database: &DatabaseIdentity) -> String {
+/// What the records of a database are named.
+pub fn name(database: &DatabaseIdentity) -> String {
     format!("{}:{}", database.inode, database.path.display())
 }
 

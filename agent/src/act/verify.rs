@@ -32,7 +32,7 @@ impl Actor {
             let ranges = plan.assessments.iter().filter(|range| range.target == *target);
             let after: Vec<RangeAssessment> = ranges.cloned().collect();
             let Some(watched) = observer.roster.named(target) else { continue };
-            let window = watched.evidence.first().map(|evidence| evidence.window).unwrap_or_default();
+            let window = watched.seen;
             for id in due {
                 let seen = WindowSeen {
                     seconds: window.duration_ns as f64 / 1e9,

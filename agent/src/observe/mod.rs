@@ -8,6 +8,7 @@ mod checkpoints;
 mod deadlines;
 mod guard_record;
 mod lineage;
+mod memory;
 mod perf_level;
 mod price_check;
 mod prices;
@@ -19,6 +20,7 @@ mod watched;
 mod windows;
 
 pub use lineage::tell_lineages;
+pub use memory::remember;
 pub use roster::Roster;
 pub use sessions::Sessions;
 pub use watched::{Watched, databases};

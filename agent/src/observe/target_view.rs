@@ -5,7 +5,7 @@ use crate::snapshot::{CostView, FileView, GapView, HOT_FILES_MAX, TargetState, T
 use sexton_inspect::facts::Gap;
 use sexton_inspect::layout::check_invariants;
 use sexton_probe::TotalsBy;
-use sexton_tuner::evidence::Evidence;
+use sexton_tuner::evidence::{Evidence, Window};
 use sexton_tuner::heat::{FileHeat, file_heat};
 use sexton_tuner::policy::Mode;
 use sexton_tuner::unplaced::Unplaced;
@@ -153,7 +153,8 @@ impl Watched {
 
     /// The files that readers waited for longest, of all its databases.
     fn hot_files(&self) -> Vec<FileView> {
-        let mut files: Vec<FileView> = self.evidence.iter().flat_map(file_views).collect();
+        let mut files: Vec<FileView> =
+            self.evidence.iter().flat_map(|evidence| file_views(evidence, &self.seen)).collect();
         files.sort_by(|one, two| two.wait_seconds_per_second.total_cmp(&one.wait_seconds_per_second));
         files.truncate(HOT_FILES_MAX);
         files
@@ -165,7 +166,7 @@ impl Watched {
     }
 }
 
-fn file_views(evidence: &Evidence) -> Vec<FileView> {
+fn file_views(evidence: &Evidence, window: &Window) -> Vec<FileView> {
     let view = |heat: FileHeat| FileView {
         database: evidence.database.clone(),
         number: heat.number,
@@ -177,7 +178,7 @@ fn file_views(evidence: &Evidence) -> Vec<FileView> {
         latency_p50_seconds: heat.latency_p50_seconds,
         latency_p99_seconds: heat.latency_p99_seconds,
     };
-    file_heat(evidence).into_iter().take(HOT_FILES_MAX).map(view).collect()
+    file_heat(evidence, window).into_iter().take(HOT_FILES_MAX).map(view).collect()
 }
 
 /// The mode in the policy's words.

@@ -17,6 +17,7 @@ use sexton_probe::{OpenWindow, Sentinel, SentinelReading, Slot, Thresholds, Tota
 use sexton_tuner::attention::{IteratorReads, Seen};
 use sexton_tuner::evidence::{BlockFetches, Counters, Evidence, SentinelInterval, Window};
 use sexton_tuner::latency::Latencies;
+use sexton_tuner::ledger::PainLedger;
 use sexton_tuner::lineage::Links;
 use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::policy::{Mode, Policy, ProbePolicy, TargetPolicy};
@@ -85,7 +86,11 @@ pub struct Watched {
     /// Which share of its block reads are its iterators'.
     iterator_reads: IteratorReads,
     /// The counts of its last window.
-    pub(super) seen: Window,
+    pub seen: Window,
+    /// What its windows have seen; `None` before what an earlier run knew was asked for.
+    pub(super) pain: Option<PainLedger>,
+    /// When that was last written down.
+    pub(super) pain_kept: Option<Instant>,
     /// Why the SST files of a database could not be read.
     pub files_gap: Option<Gap>,
     /// Whether the last window had to estimate.
@@ -205,6 +210,8 @@ impl Watched {
             database_costs: BTreeMap::new(),
             iterator_reads: IteratorReads::default(),
             seen: Window::default(),
+            pain: None,
+            pain_kept: None,
             files_gap: None,
             is_estimated: false,
             price_check: PriceCheck::default(),

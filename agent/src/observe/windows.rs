@@ -16,6 +16,7 @@ use sexton_probe::{Closed, OpenWindow, ProbeError, SentinelReading, WindowResult
 use sexton_tuner::attention::wants_window;
 use sexton_tuner::governor::Allowance;
 use sexton_tuner::latency::Latencies;
+use sexton_tuner::ledger::PainLedger;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -313,6 +314,7 @@ impl Observer {
                     operations: result.operations,
                     files: result.files,
                     unknown_fetcher: fetcher,
+                    remembered: watched.pain.as_ref().map(PainLedger::databases).unwrap_or_default(),
                 };
                 let access = Access::of(&watched.entry, watched.mode);
                 let what = "reading the files of what a window saw";

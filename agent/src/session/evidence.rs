@@ -54,6 +54,8 @@ pub struct SeenByWindow {
     pub files: Vec<FileFetches>,
     /// The beginning of a `BlockFetcher`, where it is not known yet at which byte of it the file stands.
     pub unknown_fetcher: Option<Vec<u64>>,
+    /// Databases in which earlier windows have seen something that still counts.
+    pub remembered: BTreeSet<String>,
 }
 
 /// What became of it.
@@ -76,7 +78,7 @@ pub struct EvidenceRead {
 impl Session {
     /// Names what a window saw, and reads the files of the databases in which it saw something.
     pub fn read_evidence(&mut self, seen: SeenByWindow, access: Access) -> EvidenceRead {
-        let SeenByWindow { window, operations, files, unknown_fetcher } = seen;
+        let SeenByWindow { window, operations, files, unknown_fetcher, remembered } = seen;
         self.identities.begin_window();
         let fetcher = unknown_fetcher.as_deref();
         let fetcher_offset = fetcher.and_then(|words| self.identities.find_file(&self.target, words));
@@ -94,7 +96,9 @@ impl Session {
         for database in self.target.databases.clone() {
             let observations = observations.remove(&database.path).unwrap_or_default();
             let file_reads = file_reads.remove(&database.path).unwrap_or_default();
-            read.evidence.push(self.evidence_of(&database, &window, observations, file_reads));
+            let is_remembered = remembered.contains(&database.path.display().to_string());
+            let seen = (observations, file_reads, is_remembered);
+            read.evidence.push(self.evidence_of(&database, &window, seen));
         }
         for (name, observations) in observations {
             let reason = if name == Path::new(UNKNOWN_DATABASE) { UNKNOWN_REASON } else { UNSEEN_REASON };
@@ -114,14 +118,13 @@ impl Session {
         &mut self,
         database: &DatabaseDirectory,
         window: &Window,
-        observations: Vec<Observation>,
-        file_reads: Vec<FileReads>,
+        (observations, file_reads, is_remembered): (Vec<Observation>, Vec<FileReads>, bool),
     ) -> Evidence {
         // Before the files: what is flushed in between is then in both and not in neither.
         let properties = self.properties_of_readers(&database.path, &observations);
         // Files of a database in which nothing was seen would explain nothing; there can be thousands of
         // such.
-        let is_wanted = !observations.is_empty() || !file_reads.is_empty();
+        let is_wanted = is_remembered || !observations.is_empty() || !file_reads.is_empty();
         let (files, files_unseen) = match is_wanted.then(|| self.files(database)) {
             None => (Vec::new(), None),
             Some(Ok(files)) => (files, None),

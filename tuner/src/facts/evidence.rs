@@ -85,14 +85,21 @@ impl Counters {
         self.combine(other, u64::max)
     }
 
+    /// The counters in the order of their fields.
+    pub fn to_array(self) -> [u64; 5] {
+        let Counters { tombstones_skipped, keys_skipped, block_reads, block_read_bytes, block_cache_hits } =
+            self;
+        [tombstones_skipped, keys_skipped, block_reads, block_read_bytes, block_cache_hits]
+    }
+
+    /// From the order of their fields.
+    pub fn from_array(counts: [u64; 5]) -> Counters {
+        let [tombstones_skipped, keys_skipped, block_reads, block_read_bytes, block_cache_hits] = counts;
+        Counters { tombstones_skipped, keys_skipped, block_reads, block_read_bytes, block_cache_hits }
+    }
+
     fn each(self, of: impl Fn(u64) -> u64) -> Counters {
-        Counters {
-            tombstones_skipped: of(self.tombstones_skipped),
-            keys_skipped: of(self.keys_skipped),
-            block_reads: of(self.block_reads),
-            block_read_bytes: of(self.block_read_bytes),
-            block_cache_hits: of(self.block_cache_hits),
-        }
+        Counters::from_array(self.to_array().map(of))
     }
 
     fn combine(self, other: Counters, with: fn(u64, u64) -> u64) -> Counters {

@@ -31,17 +31,18 @@ pub struct FileHeat {
     pub latency_p99_seconds: f64,
 }
 
-/// The heat of a database's files, those that readers wait for longest first.
+/// The heat of a database's files in the window that saw their reads, those that readers wait for longest
+/// first.
 ///
 /// The probes may time a part of the reads only; the sentinel counted all of the target's, so that the
 /// rates are scaled by what is missing. The latencies are as they were timed.
-pub fn file_heat(evidence: &Evidence) -> Vec<FileHeat> {
-    let seconds = evidence.window.duration_ns as f64 / 1e9;
+pub fn file_heat(evidence: &Evidence, window: &Window) -> Vec<FileHeat> {
+    let seconds = window.duration_ns as f64 / 1e9;
     if seconds <= 0.0 {
         return Vec::new();
     }
     let live: HashMap<u64, &SstFile> = evidence.files.iter().map(|file| (file.number, file)).collect();
-    let scale = untimed_scale(&evidence.window);
+    let scale = untimed_scale(window);
     let per_second = |count: u64| count as f64 * scale / seconds;
     let mut heat: Vec<FileHeat> = evidence
         .file_reads
@@ -120,9 +121,13 @@ mod tests {
         Evidence { window, files: vec![file], file_reads, ..Evidence::default() }
     }
 
+    fn heat_of(evidence: &Evidence) -> Vec<FileHeat> {
+        file_heat(evidence, &evidence.window)
+    }
+
     #[test]
     fn the_file_that_readers_wait_for_longest_comes_first() {
-        let heat = file_heat(&evidence(vec![reads(7, 100, 1_000_000), reads(9, 1, 5_000_000)], 101, 101));
+        let heat = heat_of(&evidence(vec![reads(7, 100, 1_000_000), reads(9, 1, 5_000_000)], 101, 101));
         assert_eq!(heat.iter().map(|file| file.number).collect::<Vec<_>>(), [9, 7]);
         // File 9 has been compacted away since.
         assert_eq!((heat[0].column_family.as_deref(), heat[0].level), (None, None));
@@ -133,10 +138,10 @@ mod tests {
 
     #[test]
     fn reads_that_were_not_timed_are_shared_out() {
-        let heat = file_heat(&evidence(vec![reads(7, 100, 1_000_000)], 400, 100));
+        let heat = heat_of(&evidence(vec![reads(7, 100, 1_000_000)], 400, 100));
         assert_eq!(heat[0].reads_per_second, 200.0);
         // More timed than counted: the sentinel read before the last of them.
-        assert_eq!(file_heat(&evidence(vec![reads(7, 100, 0)], 90, 100))[0].reads_per_second, 50.0);
+        assert_eq!(heat_of(&evidence(vec![reads(7, 100, 0)], 90, 100))[0].reads_per_second, 50.0);
     }
 
     #[test]
@@ -167,7 +172,7 @@ mod tests {
                     latency_histogram: histogram.clone(),
                 })
                 .collect();
-            for file in file_heat(&evidence(file_reads, counted, timed)) {
+            for file in heat_of(&evidence(file_reads, counted, timed)) {
                 prop_assert!(file.reads_per_second.is_finite() && file.wait_seconds_per_second.is_finite());
                 prop_assert!(file.latency_p50_seconds <= file.latency_p99_seconds);
             }

@@ -16,9 +16,9 @@ const KEYS_PER_TOMBSTONE: f64 = 2.0;
 pub(crate) const OPERATION_NS_MAX: u64 = 3_600_000_000_000;
 const OPERATION_EVENTS_MAX: u64 = 1 << 40;
 
-/// Limits of the extrapolation from a window to the sentinel's interval. A window that saw less than a
-/// tenth or more than ten times of the usual says nothing reliable about the rest.
-const SENTINEL_SCALE: (f64, f64) = (0.1, 10.0);
+/// Limits of the extrapolation from windows to the sentinel's interval. Windows that saw less than a
+/// hundredth or more than a hundred times of what there is now say nothing reliable about it.
+const SENTINEL_SCALE: (f64, f64) = (0.01, 100.0);
 /// Limit of the extrapolation to lost records.
 const LOST_SCALE_MAX: f64 = 1000.0;
 
