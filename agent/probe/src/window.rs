@@ -207,29 +207,29 @@ impl Windows {
             return Err(ProbeError::NoSites { pid, reason: "no function of DBIter was found" });
         }
         self.keep_learnt_offsets_of(target, slot)?;
-        let sampling = self.sampling.get(&slot).copied().unwrap_or_default();
-        let mut recipe = recipe(target, thresholds.scaled(sampling), credit)?;
+        let mut recipe = recipe(target, thresholds, credit)?;
         if let Some(offset) = self.file_offsets.get(&slot) {
             recipe.fetch_file_offset = *offset;
         }
         let module = target.module.path_from_agent.clone();
-        let unattached = self.prepare_at(slot, recipe, module, sites, credit.granted_ns)?;
-        Ok(Unattached { prepared: Prepared { thresholds, ..unattached.prepared }, ..unattached })
+        self.prepare_at(slot, recipe, module, sites, credit.granted_ns)
     }
 
     /// Prepares a window at these sites of a module, whatever it is.
     pub(super) fn prepare_at(
         &mut self,
         slot: Slot,
-        recipe: sexton_recipe,
+        mut recipe: sexton_recipe,
         module: PathBuf,
         sites: Vec<PlacedSite>,
         granted_ns: u64,
     ) -> Result<Unattached, ProbeError> {
+        let thresholds = Thresholds::of(&recipe);
+        let sampling = self.sampling.get(&slot).copied().unwrap_or_default();
+        thresholds.scaled(sampling).put_into(&mut recipe);
         self.forget(slot)?;
         let totals_before = self.programs.totals(slot)?;
         let (probes, placement) = self.programs.claim(slot, recipe.process_id, module, sites.clone())?;
-        let thresholds = Thresholds::of(&recipe);
         let prepared = Prepared { slot, recipe, thresholds, sites, granted_ns, totals_before };
         Ok(Unattached { prepared, probes, placement })
     }
@@ -279,11 +279,15 @@ impl Windows {
         self.programs.poll()
     }
 
-    /// Takes fewer records from now on where an open window has had many.
-    pub fn limit_records(&mut self, window: &mut OpenWindow) -> Result<(), ProbeError> {
+    /// As [`Windows::hits`]. Of an open window that has had many records fewer are taken from now on.
+    pub fn count(&mut self, window: &mut OpenWindow) -> Result<ProbeHits, ProbeError> {
+        let totals = self.totals_since(&window.prepared)?;
+        self.limit_records(window, totals.operations_recorded)?;
+        Ok(ProbeHits::from_totals(&window.prepared.sites, &totals))
+    }
+
+    fn limit_records(&mut self, window: &mut OpenWindow, records: u64) -> Result<(), ProbeError> {
         let OpenWindow { prepared, records_at_change, probes, .. } = window;
-        let totals = self.programs.totals(prepared.slot)?;
-        let records = totals.operations_recorded.wrapping_sub(prepared.totals_before.operations_recorded);
         if probes.is_none() || records.saturating_sub(*records_at_change) < RECORDS_MANY {
             return Ok(());
         }
@@ -322,17 +326,17 @@ impl Windows {
     }
 
     fn hits_since(&self, prepared: &Prepared) -> Result<ProbeHits, ProbeError> {
-        let totals = self.programs.totals(prepared.slot)?.combine(prepared.totals_before, u64::wrapping_sub);
-        Ok(ProbeHits::from_totals(&prepared.sites, &totals))
+        Ok(ProbeHits::from_totals(&prepared.sites, &self.totals_since(prepared)?))
+    }
+
+    /// What the programs have counted since a window was prepared.
+    fn totals_since(&self, prepared: &Prepared) -> Result<sexton_totals, ProbeError> {
+        Ok(self.programs.totals(prepared.slot)?.combine(prepared.totals_before, u64::wrapping_sub))
     }
 
     /// What operations have waited for so far in an open window.
     pub fn latencies(&self, window: &OpenWindow) -> Result<Latencies, ProbeError> {
-        let totals = self
-            .programs
-            .totals(window.prepared.slot)?
-            .combine(window.prepared.totals_before, u64::wrapping_sub);
-        Ok(latencies(&totals))
+        Ok(latencies(&self.totals_since(&window.prepared)?))
     }
 
     /// Where the target's `BlockFetcher` has its file is not known at first. As soon as one was seen, this
@@ -391,10 +395,7 @@ impl Windows {
         self.programs.write_recipe(window.prepared.slot, &sexton_recipe::default())?;
         let closed_ns = monotonic_ns();
         self.poll()?;
-        let totals = self
-            .programs
-            .totals(window.prepared.slot)?
-            .combine(window.prepared.totals_before, u64::wrapping_sub);
+        let totals = self.totals_since(&window.prepared)?;
         let pause = self.programs.spending(window.prepared.slot)?.pause;
         let mut open = self.open_operations(window.prepared.slot)?;
         let threads = self.programs.threads(window.prepared.slot)?;

@@ -170,7 +170,7 @@ fn wait(
     while Instant::now() < until {
         std::thread::sleep(POLL_INTERVAL.min(until.saturating_duration_since(Instant::now())));
         windows.poll()?;
-        windows.limit_records(window)?;
+        windows.count(window)?;
         if interrupt.is_raised() || !is_alive(&target.process) {
             break;
         }

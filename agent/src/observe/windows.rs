@@ -469,8 +469,7 @@ fn account(
     prices: &ProbePrices,
     spending: &mut Spending,
 ) -> Result<(), ProbeError> {
-    spending.take_cost(prices.cost_ns(&windows.hits(window)?));
-    windows.limit_records(window)?;
+    spending.take_cost(prices.cost_ns(&windows.count(window)?));
     let more_ns = spending.available_ns().saturating_sub(windows.credit_ns(window)?);
     if more_ns > 0 {
         windows.grant(window, more_ns)?;
