@@ -4,25 +4,28 @@ use super::roster::Roster;
 use super::watched::{Watched, databases};
 use jiff::Timestamp;
 use sexton_journal::Journal;
-use sexton_tuner::run::{Ledger, Moment};
+use sexton_tuner::evidence::Evidence;
+use sexton_tuner::ledger::{PainLedger, Touched};
+use sexton_tuner::range::KeyRange;
+use sexton_tuner::run::{Action, ActionKind, Ledger, Moment};
 use std::time::{Duration, Instant};
 
 /// How often what is remembered of a target is written: what a killed agent loses of it has half faded in
 /// twice that time.
 const KEEP_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Adds what the last windows have seen to what was seen before: plans are made of both. After an action on a
-/// target only what was seen since counts.
+/// Adds what the last windows have seen to what was seen before: plans are made of both. Where something was
+/// done only what was seen since counts.
 pub fn remember(roster: &mut Roster, journal: &mut Journal, ledger: &Ledger, now: Moment) {
     for watched in roster.watched.iter_mut().filter(|watched| watched.is_fresh) {
-        let name = &watched.target.name;
-        // Throttles are set in no place, and change no tombstone.
-        let of_target = ledger.actions().filter(|it| it.kind.target() == name && it.place.is_some());
-        let done = of_target.filter_map(|action| Some(action.state.end()?.at.at)).max();
         if watched.pain.is_none() {
             watched.pain = Some(journal.pain_of(&databases(watched)).unwrap_or_default());
         }
-        watched.remember(done, now.at);
+        let last_taken = watched.pain.as_ref().and_then(PainLedger::last_taken);
+        let of_target = ledger.actions().filter(|action| action.kind.target() == watched.target.name);
+        let is_new = |action: &&Action| action.state.end().is_some_and(|end| last_taken <= Some(end.at.at));
+        let done = of_target.filter(is_new).filter_map(|action| touched(action, &watched.evidence));
+        watched.remember(done.collect(), now.at);
         keep(watched, journal);
     }
 }
@@ -35,15 +38,30 @@ fn keep(watched: &mut Watched, journal: &mut Journal) {
     }
 }
 
-impl Watched {
-    /// Takes the last window into the ledger, and makes evidence of all that is in it. `done`: when the last
-    /// action on the target ended.
-    fn remember(&mut self, done: Option<Timestamp>, now: Timestamp) {
-        let Some(pain) = &mut self.pain else { return };
-        let is_over = |taken: Timestamp| done.is_some_and(|done| taken <= done);
-        if pain.last_taken().is_some_and(is_over) {
-            pain.begin_anew();
+/// Where an action has changed what readers meet; `None` for throttles, which are set in no place. A compaction
+/// rewrites whole files, and those that it wrote reach as far as those that it read.
+fn touched(action: &Action, evidence: &[Evidence]) -> Option<Touched> {
+    let (place, database) = (action.place.as_ref()?, action.kind.database()?.to_owned());
+    let column_family = place.column_family.clone();
+    let mut range = KeyRange::everything();
+    if let ActionKind::Compact(compact) = &action.kind {
+        range = compact.range.clone();
+        let files = evidence.iter().filter(|it| it.database == database).flat_map(|it| &it.files);
+        let of_family = files.filter(|file| file.column_family == column_family);
+        for file in of_family.filter(|file| compact.range.overlaps_closed(&file.smallest, &file.largest)) {
+            range.begin = range.begin.min(file.smallest.clone());
+            range.end = range.end.map(|end| end.max(file.largest.successor()));
         }
+    }
+    Some(Touched { database, column_family, range })
+}
+
+impl Watched {
+    /// Takes the last window into the ledger, and makes evidence of all that is in it. `done`: where actions
+    /// have ended since the window before.
+    fn remember(&mut self, done: Vec<Touched>, now: Timestamp) {
+        let Some(pain) = &mut self.pain else { return };
+        done.into_iter().for_each(|touched| pain.forget(touched));
         let seen = self.evidence.iter().map(|it| (it.database.as_str(), it.observations.as_slice()));
         pain.take(&self.seen, seen, now);
         for evidence in &mut self.evidence {

@@ -10,10 +10,12 @@
 //! much pain. So a stretch of keys with that much pain keeps a record, wherever its borders are, and the
 //! sums stay what they were.
 //!
-//! What was done to a target changes what its readers meet, there and elsewhere: after that the ledger
-//! begins anew.
+//! What is done to a range of keys changes what its readers meet: what was seen there before is forgotten, and
+//! what is seen there since is held against the time since. What was seen elsewhere stays.
 
-use crate::facts::evidence::{Counters, EventCosts, Observation, Window};
+use crate::facts::evidence::{Counters, EventCosts, Observation, SeekKind, Window};
+use crate::facts::key::Key;
+use crate::facts::range::KeyRange;
 use crate::loss::read_time::OPERATION_NS_MAX;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -37,8 +39,18 @@ const DATABASES_MAX: usize = 1_024;
 /// number.
 const PARTS: f64 = 64.0;
 
+/// Least share of the ledger's time that a place is taken to have had: one window among hours of them.
+const SHARE_SEEN_MIN: f64 = 0.001;
+
 /// What is left of a record when it is dropped: it would not be a part any more.
 const SHARE_MIN: f64 = 1.0 / PARTS;
+
+/// Places that were forgotten by themselves: a plan has 64 actions at most. Where there are more, all is
+/// forgotten.
+const FORGOTTEN_MAX: usize = 64;
+
+/// Of the time of a ledger, what a place may lack as if nothing of it had been forgotten.
+const MISSING_SHARE_MIN: f64 = 0.01;
 
 /// What the windows on one target have seen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -48,6 +60,23 @@ pub struct PainLedger {
     sums: Sums,
     /// By database.
     records: BTreeMap<String, Vec<Record>>,
+    forgotten: Vec<Forgotten>,
+}
+
+/// Where something was done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Touched {
+    pub database: String,
+    pub column_family: String,
+    pub range: KeyRange,
+}
+
+/// What was seen there before is forgotten.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Forgotten {
+    touched: Touched,
+    /// Time of windows before that, faded like the ledger's.
+    missing_ns: f64,
 }
 
 /// One record, and how much of it is left.
@@ -83,6 +112,8 @@ impl PainLedger {
     ) {
         self.fade(now);
         self.sums.add(window);
+        let least_ns = self.sums.duration_ns * MISSING_SHARE_MIN;
+        self.forgotten.retain(|it| it.missing_ns > least_ns);
         for (database, observations) in seen {
             if observations.is_empty() || !self.has_room_for(database) {
                 continue;
@@ -94,9 +125,20 @@ impl PainLedger {
         self.thin_out(RECORDS_MAX);
     }
 
-    /// Something was done to the target: what was seen before says nothing of what comes after.
-    pub fn begin_anew(&mut self) {
-        *self = PainLedger::default();
+    /// Something was done there: what was seen before says nothing of what comes after.
+    pub fn forget(&mut self, touched: Touched) {
+        let before = self.counters(|record| record.weight);
+        if let Some(records) = self.records.get_mut(&touched.database) {
+            records.retain(|record| !touched.has(&record.seen));
+        }
+        self.records.retain(|_, records| !records.is_empty());
+        // What no record stands for goes with what has one.
+        self.sums.scale(ratio(self.counters(|record| record.weight), before));
+        self.forgotten.retain(|earlier| earlier.touched != touched);
+        self.forgotten.push(Forgotten { touched, missing_ns: self.sums.duration_ns });
+        if self.forgotten.len() > FORGOTTEN_MAX {
+            *self = PainLedger::default();
+        }
     }
 
     /// When the last window was taken in.
@@ -106,13 +148,39 @@ impl PainLedger {
 
     /// All windows as one, with the counts of [`PainLedger::observations`].
     pub fn window(&self) -> Window {
-        self.sums.window()
+        let mut sums = self.sums;
+        if !self.forgotten.is_empty() {
+            sums.scale(ratio(self.whole_counters(), self.counters(|record| record.weight)));
+        }
+        sums.window()
     }
 
     /// What was seen in a database, each with what is left of its weight.
     pub fn observations(&self, database: &str) -> Vec<Observation> {
         let records = self.records.get(database).into_iter().flatten();
-        records.map(|record| Observation { weight: parts(record.weight), ..record.seen.clone() }).collect()
+        let weight = |record: &Record| parts(record.weight * self.share_seen(database, &record.seen).recip());
+        records.map(|record| Observation { weight: weight(record), ..record.seen.clone() }).collect()
+    }
+
+    /// Of the ledger's time, the share in which something was looked for that is where this was.
+    fn share_seen(&self, database: &str, seen: &Observation) -> f64 {
+        let here = self.forgotten.iter().filter(|it| it.touched.database == database && it.touched.has(seen));
+        let missing_ns = here.map(|it| it.missing_ns).fold(0.0, f64::max);
+        let share = 1.0 - missing_ns / self.sums.duration_ns;
+        if share.is_finite() { share.clamp(SHARE_SEEN_MIN, 1.0) } else { 1.0 }
+    }
+
+    /// What the records stand for, each by a weight of its own.
+    fn counters(&self, weight: impl Fn(&Record) -> f64) -> [f64; 5] {
+        sum(self.records.values().flatten().map(|record| (&record.seen, weight(record))))
+    }
+
+    /// What the records stand for where each place had the whole of the ledger's time.
+    fn whole_counters(&self) -> [f64; 5] {
+        let by_database = self.records.iter().flat_map(|(database, records)| {
+            records.iter().map(move |it| (&it.seen, it.weight / self.share_seen(database, &it.seen)))
+        });
+        sum(by_database)
     }
 
     /// The databases in which something was seen.
@@ -140,6 +208,7 @@ impl PainLedger {
         let share = self.faded.map_or(0.0, |faded| share_left(faded, now));
         self.faded = Some(now);
         self.sums.fade(share);
+        self.forgotten.iter_mut().for_each(|it| it.missing_ns *= share);
         self.records.retain(|_, records| {
             records.iter_mut().for_each(|record| record.weight *= share);
             records.retain(|record| record.weight >= SHARE_MIN && record.weight.is_finite());
@@ -190,6 +259,24 @@ impl Record {
     }
 }
 
+impl Touched {
+    /// Whether what was seen may have been there. Where an operation ended is not always known.
+    fn has(&self, seen: &Observation) -> bool {
+        let (key, end) = (&seen.key, seen.end_key.as_ref());
+        let (least, greatest) = match seen.kind {
+            SeekKind::SeekToLast => (end, None),
+            SeekKind::SeekForPrev => (end.map(|end| end.min(key)), Some(end.map_or(key, |end| end.max(key)))),
+            SeekKind::Seek | SeekKind::SeekToFirst => {
+                (Some(end.map_or(key, |end| end.min(key))), end.map(|end| end.max(key)))
+            }
+        };
+        let KeyRange { begin: from, end: to } = &self.range;
+        seen.column_family.as_deref() == Some(&self.column_family)
+            && to.as_ref().zip(least).is_none_or(|(to, least)| least < to)
+            && greatest.is_none_or(|greatest| greatest >= from)
+    }
+}
+
 impl Sums {
     fn add(&mut self, window: &Window) {
         self.each(window, |sum, count| *sum += count as f64);
@@ -197,6 +284,13 @@ impl Sums {
 
     fn fade(&mut self, share: f64) {
         self.each(&Window::default(), |sum, _| *sum *= share);
+    }
+
+    /// Counters as so many times as many, each by itself.
+    fn scale(&mut self, factors: [f64; 5]) {
+        for sums in [&mut self.attributed, &mut self.recorded, &mut self.followed, &mut self.total] {
+            sums.iter_mut().zip(factors).for_each(|(sum, factor)| *sum *= factor);
+        }
     }
 
     /// Each sum with the count of a window that belongs to it.
@@ -244,6 +338,23 @@ fn share_left(before: Timestamp, now: Timestamp) -> f64 {
     (-passed_s / HALF_LIFE.as_secs_f64()).exp2()
 }
 
+/// What operations have counted, each with so much weight.
+fn sum<'a>(weighted: impl Iterator<Item = (&'a Observation, f64)>) -> [f64; 5] {
+    weighted.fold([0.0; 5], |mut sums, (seen, weight)| {
+        let counters = seen.total().to_array();
+        sums.iter_mut().zip(counters).for_each(|(sum, count)| *sum += count as f64 * weight);
+        sums
+    })
+}
+
+/// One by one; 1 where there is nothing to compare.
+fn ratio(now: [f64; 5], before: [f64; 5]) -> [f64; 5] {
+    let mut ratios = now;
+    let pairs = ratios.iter_mut().zip(before);
+    pairs.for_each(|(ratio, before)| *ratio = if before > 0.0 { *ratio / before } else { 1.0 });
+    ratios
+}
+
 /// So many parts; the cast saturates.
 fn parts(count: f64) -> u64 {
     (count * PARTS).round() as u64
@@ -262,7 +373,9 @@ mod tests {
     }
 
     fn seen(key: &str, tombstones: u64) -> Observation {
-        Observation { key: Key::new(key), ..operation((tombstones, 0, tombstones * 300), (0, 0, 0)) }
+        let column_family = Some("default".to_owned());
+        let (key, end_key) = (Key::new(key), Some(Key::new(key)));
+        Observation { column_family, key, end_key, ..operation((tombstones, 0, tombstones * 300), (0, 0, 0)) }
     }
 
     fn window(seen: &[Observation]) -> Window {
@@ -324,14 +437,74 @@ mod tests {
         assert!(rate(&ledger, "b") > 0.0);
     }
 
+    fn forget(ledger: &mut PainLedger, from: &str, to: &str) {
+        let range = KeyRange::new(Key::new(from), Some(Key::new(to))).unwrap();
+        let (database, column_family) = ("/db".to_owned(), "default".to_owned());
+        ledger.forget(Touched { database, column_family, range });
+    }
+
+    /// Tombstones per second that operations own, by the ledger's window.
+    fn attributed(ledger: &PainLedger) -> f64 {
+        let window = ledger.window();
+        window.attributed.tombstones_skipped as f64 * 1e9 / window.duration_ns as f64
+    }
+
     #[test]
-    fn after_an_action_nothing_is_left() {
+    fn what_was_done_somewhere_is_forgotten_there_only() {
         let mut ledger = PainLedger::default();
-        take(&mut ledger, &[seen("a", 10_000)], 0);
-        ledger.begin_anew();
-        assert_eq!(ledger.window(), Window::default());
-        take(&mut ledger, &[seen("b", 10_000)], 5);
-        assert_eq!((rate(&ledger, "a"), rate(&ledger, "b")), (0.0, 10_000.0));
+        (0..30).for_each(|turn| take(&mut ledger, &[seen("a", 10_000), seen("b", 2_000)], turn * 5));
+        forget(&mut ledger, "a", "b");
+        assert_eq!(rate(&ledger, "a"), 0.0);
+        assert!((rate(&ledger, "b") / 2_000.0 - 1.0).abs() < 0.01, "{}", rate(&ledger, "b"));
+        // One window after it tells all of what is there now, though it is one of many for the other.
+        take(&mut ledger, &[seen("a", 500), seen("b", 2_000)], 150);
+        assert!((rate(&ledger, "a") / 500.0 - 1.0).abs() < 0.01, "{}", rate(&ledger, "a"));
+        assert!((rate(&ledger, "b") / 2_000.0 - 1.0).abs() < 0.01, "{}", rate(&ledger, "b"));
+        assert!((attributed(&ledger) / 2_500.0 - 1.0).abs() < 0.01, "{}", attributed(&ledger));
+        // Nothing is left there at all.
+        forget(&mut ledger, "a", "b");
+        take(&mut ledger, &[seen("b", 2_000)], 155);
+        assert_eq!(rate(&ledger, "a"), 0.0);
+        assert!((attributed(&ledger) / 2_000.0 - 1.0).abs() < 0.01, "{}", attributed(&ledger));
+    }
+
+    #[test]
+    fn an_operation_is_forgotten_with_each_range_that_it_may_have_been_in() {
+        let has = |from: &str, to: &str, seen: &Observation| {
+            let range = KeyRange::new(Key::new(from), Some(Key::new(to))).unwrap();
+            Touched { database: "/db".into(), column_family: "default".into(), range }.has(seen)
+        };
+        let of = |kind, key: &str, end: Option<&str>| Observation {
+            kind,
+            end_key: end.map(Key::new),
+            ..seen(key, 1)
+        };
+        let scan = of(SeekKind::Seek, "c", Some("f"));
+        assert!(has("a", "d", &scan) && has("f", "g", &scan) && has("d", "e", &scan));
+        assert!(!has("a", "c", &scan) && !has("g", "h", &scan));
+        // A scan that turned back.
+        assert!(has("a", "b", &of(SeekKind::Seek, "c", Some("a"))));
+        assert!(has("a", "b", &of(SeekKind::SeekForPrev, "c", Some("a"))));
+        assert!(!has("d", "e", &of(SeekKind::SeekForPrev, "c", Some("a"))));
+        // Nobody knows how far it has come.
+        assert!(
+            has("x", "y", &of(SeekKind::Seek, "c", None)) && !has("a", "b", &of(SeekKind::Seek, "c", None))
+        );
+        assert!(has("a", "b", &of(SeekKind::SeekForPrev, "c", None)));
+        assert!(has("x", "y", &of(SeekKind::SeekToLast, "", None)));
+        assert!(!has("a", "b", &of(SeekKind::SeekToLast, "", Some("m"))));
+        assert!(!has("c", "d", &Observation { column_family: None, ..scan.clone() }), "nobody knows where");
+        assert!(!has("c", "d", &Observation { column_family: Some("other".into()), ..scan }));
+    }
+
+    #[test]
+    fn a_ledger_with_too_many_places_begins_anew() {
+        let mut ledger = PainLedger::default();
+        take(&mut ledger, &[seen("z", 10_000)], 0);
+        (0..FORGOTTEN_MAX).for_each(|place| forget(&mut ledger, &format!("a{place:03}"), "b"));
+        assert!((rate(&ledger, "z") / 10_000.0 - 1.0).abs() < 0.01);
+        forget(&mut ledger, "b", "c");
+        assert_eq!(ledger, PainLedger::default());
     }
 
     #[test]
@@ -370,6 +543,25 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever is forgotten when: what the window says and what its records say are the same, and places
+        /// where the same was always seen, and nothing done, keep it.
+        #[test]
+        fn forgetting_keeps_the_rest(
+            turns in proptest::collection::vec((0u8..6, 1u64..1 << 20, proptest::option::of(0u8..5)), 1..60),
+        ) {
+            let mut ledger = PainLedger::default();
+            for (turn, (key, tombstones, forgotten)) in (0i64..).zip(turns) {
+                if let Some(place) = forgotten {
+                    forget(&mut ledger, &place.to_string(), &(place + 1).to_string());
+                }
+                take(&mut ledger, &[seen(&key.to_string(), tombstones), seen("x", 1_000_000)], turn * 5);
+                let steady = rate(&ledger, "x");
+                prop_assert!((steady / 1e6 - 1.0).abs() < 0.01, "{steady}");
+                let (told, stood_for) = (attributed(&ledger), rate(&ledger, ""));
+                prop_assert!((told / stood_for - 1.0).abs() < 0.01, "{told} {stood_for}");
+            }
+        }
+
         /// However records come and whatever they weigh, a full ledger keeps its bounds and its sum.
         #[test]
         fn thinning_out_keeps_the_sum(
