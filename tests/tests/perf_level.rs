@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use sexton_tests::agent::{self, Agent, Observer, count, list, text};
+use sexton_tests::agent::{self, Agent, Observer, count, list, number, text};
 use sexton_tests::db_bench;
 use sexton_tests::process::Process;
 use std::path::Path;
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const LEVEL_OFF: u8 = 1;
 /// `kEnableCount`.
 const LEVEL_COUNTS: u64 = 2;
+/// The least that its readers lose in a second, which do little else: seconds.
+const LOST_MIN: f64 = 0.1;
 /// The tests take a minute; the benchmark is ended with them.
 const SECONDS: u64 = 300;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -31,7 +33,7 @@ fn seeking(directory: &Path) -> Result<Process> {
 fn agent(directory: &Path, pid: u32, raise: bool) -> Result<Agent> {
     let policy = format!(
         "mode: observe\ntargets: [{{ name: bench, match: {{ pid: {pid} }}, raise_perf_level: {raise} }}]\n\
-         loop: {{ interval: 1s, window: 1s, survey: 600s }}\n"
+         probes: {{ budget: 100% }}\nloop: {{ interval: 1s, window: 1s, survey: 3s }}\n"
     );
     Agent::start(directory, &policy)
 }
@@ -103,10 +105,16 @@ fn without_the_switch_nothing_is_written() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let bench = seeking(directory.path())?;
     let mut agent = agent(directory.path(), bench.pid(), false)?;
-    let target = wait_for(&mut agent, "a cycle", |target| Ok(target["perf_level"] == LEVEL_OFF))?;
+    let target = wait_for(&mut agent, "an estimate", |target| has_gap(target, "tombstones are estimated"))?;
+    ensure!(target["perf_level"] == LEVEL_OFF, "its level is another one: {target}");
     ensure!(has_gap(&target, "perf level 1 counts nothing")?, "the gap is not named: {target}");
     ensure!(count(&target, "/perf_level_raised_threads")? == 0, "raised: {target}");
     ensure!(keepers(bench.pid())? == 0, "there is a keeper");
+    // Counters that stand still do not say that its readers lose nothing between windows.
+    let lost = |target: &Value| number(target, "/pain_seconds_per_second");
+    wait_for(&mut agent, "what its readers lose", |target| {
+        Ok(has_gap(target, "tombstones are estimated")? && lost(target)? > LOST_MIN)
+    })?;
     agent.stop()?;
     let report = observed(&bench)?;
     ensure!(level_and_keys(&report)? == (u64::from(LEVEL_OFF), 0), "it counts: {report}");

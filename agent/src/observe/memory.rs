@@ -4,7 +4,7 @@ use super::roster::Roster;
 use super::watched::{Watched, databases};
 use jiff::Timestamp;
 use sexton_journal::Journal;
-use sexton_tuner::evidence::Evidence;
+use sexton_tuner::evidence::{Evidence, SentinelInterval};
 use sexton_tuner::ledger::{PainLedger, Touched};
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::run::{Action, ActionKind, Ledger, Moment};
@@ -64,8 +64,14 @@ impl Watched {
         done.into_iter().for_each(|touched| pain.forget(touched));
         let seen = self.evidence.iter().map(|it| (it.database.as_str(), it.observations.as_slice()));
         pain.take(&self.seen, seen, now);
+        let window = pain.window();
+        if self.is_estimated {
+            // No counter tells how much it is now, and a single window can be shorter than an operation.
+            self.interval = SentinelInterval { duration_ns: window.duration_ns, counters: window.total };
+        }
         for evidence in &mut self.evidence {
-            evidence.window = pain.window();
+            evidence.window = window;
+            evidence.sentinel = self.interval;
             evidence.observations = pain.observations(&evidence.database);
         }
     }

@@ -93,7 +93,7 @@ pub struct Watched {
     pub(super) pain_kept: Option<Instant>,
     /// Why the SST files of a database could not be read.
     pub files_gap: Option<Gap>,
-    /// Whether the last window had to estimate.
+    /// Whether the last window that shows it had to estimate: the counters of threads stand still.
     pub(super) is_estimated: bool,
     price_check: PriceCheck,
     pub(super) perf_level: PerfLevel,
@@ -412,10 +412,15 @@ impl Watched {
     pub fn take_window(&mut self, result: &WindowResult, closing: SentinelReading, learnt_cost_ns: u64) {
         self.price_check.take_window(&self.last, &closing, &result.threads, learnt_cost_ns);
         let window = &result.window;
+        self.is_estimated = window.operations_estimated > 0 || self.is_estimated && !window.has_counted();
         match closing.totals_by {
-            TotalsBy::Sentinel => self.extend_interval(closing),
-            TotalsBy::Windows => {
+            TotalsBy::Sentinel if !self.is_estimated => self.extend_interval(closing),
+            by => {
+                // There is nothing that counts, or it stands still: what the probes saw is all that is known.
                 self.interval = SentinelInterval { duration_ns: window.duration_ns, counters: window.total };
+                if by == TotalsBy::Sentinel {
+                    self.last = closing;
+                }
             }
         }
         self.iterator_reads.take(window);

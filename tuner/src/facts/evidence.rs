@@ -299,6 +299,12 @@ pub struct Window {
 }
 
 impl Window {
+    /// Whether RocksDB's counters have moved: those that are never estimated.
+    pub fn has_counted(&self) -> bool {
+        let Counters { keys_skipped, block_reads, block_cache_hits, .. } = self.total;
+        keys_skipped > 0 || block_reads > 0 || block_cache_hits > 0
+    }
+
     /// Counted while the probes were followed, at least what was attributed.
     pub fn followed(&self) -> Counters {
         self.followed.at_least(self.attributed)
