@@ -2,12 +2,12 @@
 //!
 //! Method: a Python program on Debian's RocksDB lists five keys of one of a thousand prefixes at random,
 //! over 500 tombstones each time. What `sexton plan` says its readers lose is held against what the program
-//! has measured around its calls. Then it only gets, past the block cache, and the agent's windows are
-//! counted.
+//! has measured around its calls. What the agent shows between windows is held against what it showed after
+//! one. Then the program only gets, past the block cache, and the agent's windows are counted.
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
-use sexton_tests::agent::{self, Agent, number};
+use sexton_tests::agent::{self, Agent, list, number};
 use sexton_tests::small_lists::{SmallLists, TOMBSTONES, lists_per_second};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ const SHARE_SEEN: std::ops::Range<f64> = 0.4..1.6;
 const MEASURED: Duration = Duration::from_secs(1);
 /// Cycles in which a service that only gets is to be left alone.
 const CYCLES: f64 = 8.0;
+/// Cycles without a window after which pain is still shown.
+const CYCLES_BETWEEN: f64 = 3.0;
 /// Windows that it takes to find out that nobody moves an iterator.
 const WINDOWS_MAX: f64 = 2.0;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -34,6 +36,17 @@ fn plan(directory: &Path, pid: u32) -> Result<Value> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "sexton plan ended with {}: {stderr}", output.status);
     Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// An agent that looks at the process twice a second, and opens windows only for pain.
+fn watching(directory: &Path, pid: u32, more: &str) -> Result<Agent> {
+    let policy = format!(
+        "mode: advise\ntargets: [{{ name: host, match: {{ pid: {pid} }} }}]\n\
+         probes: {{ budget: 100% }}\nloop: {{ interval: 500ms, window: 200ms, survey: 1h }}\n{more}"
+    );
+    let directory = directory.join("agent");
+    std::fs::create_dir(&directory)?;
+    Agent::start(&directory, &policy)
 }
 
 #[test]
@@ -65,20 +78,44 @@ fn many_small_operations_are_seen_with_their_pain() -> Result<()> {
     program.end()
 }
 
+/// Goal: what readers lose is known between windows too, by what the last one saw and the sentinel sees.
+#[test]
+fn pain_is_shown_between_windows_at_the_pace_that_readers_have() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let directory = tempfile::tempdir()?;
+    let mut program = SmallLists::start(directory.path())?;
+    program.go("list")?;
+    // No pain is worth a window but the first.
+    let mut agent = watching(directory.path(), program.pid(), "thresholds: { pain: 1000s/s }\n")?;
+    let pain_after = |agent: &mut Agent, cycles: f64, is_it: &dyn Fn(f64) -> bool| {
+        let first = agent.metric("sexton_cycles_total")?.unwrap_or(0.0);
+        agent.wait_for(LIMIT, "ranges with the pain that readers have", |agent| {
+            let now = agent.metric("sexton_cycles_total")?.unwrap_or(0.0);
+            let ranges = agent.get("/api/v1/ranges")?;
+            let pains = list(&ranges, "ranges")?.iter().map(|it| number(it, "/pain_seconds_per_second"));
+            let pain: f64 = pains.sum::<Result<f64>>()?;
+            Ok((now >= first + cycles && is_it(pain)).then_some(pain))
+        })
+    };
+    let seen = pain_after(&mut agent, 0.0, &|pain| pain > 0.0)?;
+    let later = pain_after(&mut agent, CYCLES_BETWEEN, &|pain| pain > 0.0)?;
+    program.go("rest")?;
+    let rests = pain_after(&mut agent, CYCLES_BETWEEN, &|pain| pain < later / 10.0)?;
+    println!("{seen:.4} s a second, later {later:.4} s, at rest {rests:.4} s");
+    ensure!((0.2..5.0).contains(&(later / seen)), "{seen} s were lost a second, then {later} s");
+    let windows = agent.metric("sexton_windows_total{target=\"host\"}")?;
+    ensure!(windows == Some(1.0), "{windows:?} windows");
+    agent.stop()?;
+    program.end()
+}
+
 #[test]
 fn a_service_that_only_gets_pays_for_no_windows() -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
     let mut program = SmallLists::start(directory.path())?;
     program.go("get")?;
-    let policy = format!(
-        "mode: advise\ntargets: [{{ name: host, match: {{ pid: {} }} }}]\n\
-         probes: {{ budget: 100% }}\nloop: {{ interval: 500ms, window: 200ms, survey: 1h }}\n",
-        program.pid()
-    );
-    let agent_directory = directory.path().join("agent");
-    std::fs::create_dir(&agent_directory)?;
-    let agent = Agent::start(&agent_directory, &policy)?;
+    let agent = watching(directory.path(), program.pid(), "")?;
     let metric = |name: &str| Ok::<f64, anyhow::Error>(agent.metric(name)?.unwrap_or(0.0));
     let windows = || metric("sexton_windows_total{target=\"host\"}");
     let cycles = || metric("sexton_cycles_total");

@@ -182,6 +182,7 @@ impl Engine {
             observer: &self.observer,
             actor: &self.actor,
             plan: &self.planned.plan,
+            ranges: &self.planned.ranges(&self.observer),
             cycles: self.cycles,
             policy_path: self.policy_path.as_deref(),
             policy_trouble: trouble.map(Trouble::reason),

@@ -4,7 +4,11 @@ use crate::act::Actor;
 use crate::observe::{Observer, Watched, databases, remember, tell_lineages};
 use sexton_inspect::facts::DatabaseDirectory;
 use sexton_journal::clock;
+use sexton_tuner::evidence::{SentinelInterval, Window};
+use sexton_tuner::loss::Scale;
 use sexton_tuner::plan::{Budget, Plan, PlanInput, PlanTarget};
+use sexton_tuner::rank::{RangeAssessment, compare};
+use std::collections::BTreeMap;
 use std::path::Path;
 use tracing::warn;
 
@@ -12,6 +16,24 @@ use tracing::warn;
 pub struct Planned {
     pub plan: Plan,
     pub fresh: Vec<String>,
+    /// What is shown of each target.
+    known: BTreeMap<String, Assessed>,
+}
+
+/// The ranges of one target, by the last plan that had new evidence of it: those without have none, for
+/// nothing is done by what an earlier plan was made of.
+struct Assessed {
+    ranges: Vec<RangeAssessment>,
+    window: Window,
+    interval: SentinelInterval,
+}
+
+impl Assessed {
+    /// At the pace that the sentinel sees now.
+    fn at_pace_of<'a>(&'a self, now: &SentinelInterval) -> impl Iterator<Item = RangeAssessment> + use<'a> {
+        let change = Scale::change(&self.window, &self.interval, now);
+        self.ranges.iter().map(move |range| range.clone().at_pace(change))
+    }
 }
 
 impl Planned {
@@ -25,7 +47,16 @@ impl Planned {
             refusals: Vec::new(),
             assessments: Vec::new(),
         };
-        Planned { plan, fresh: Vec::new() }
+        Planned { plan, fresh: Vec::new(), known: BTreeMap::new() }
+    }
+
+    /// What readers of all targets lose time in now, best first.
+    pub fn ranges(&self, observer: &Observer) -> Vec<RangeAssessment> {
+        let watched = observer.roster.watched.iter();
+        let known = watched.filter_map(|it| Some(self.known.get(&it.target.name)?.at_pace_of(&it.interval)));
+        let mut ranges: Vec<RangeAssessment> = known.flatten().collect();
+        ranges.sort_by(compare);
+        ranges
     }
 
     /// Plans anew with what is known.
@@ -71,10 +102,24 @@ impl Planned {
                 *self = Planned::nothing(now.at);
             }
         }
-        let take = |watched: &mut Watched| std::mem::take(&mut watched.is_fresh);
-        let fresh =
-            observer.roster.watched.iter_mut().filter_map(|it| take(it).then(|| it.target.name.clone()));
-        self.fresh = fresh.collect();
+        self.note_fresh(observer);
+    }
+
+    /// Which targets the plan has new evidence of, and what it says of them.
+    fn note_fresh(&mut self, observer: &mut Observer) {
+        let watched = &mut observer.roster.watched;
+        self.known.retain(|name, _| watched.iter().any(|watched| watched.target.name == *name));
+        self.fresh.clear();
+        for watched in watched.iter_mut().filter(|watched| watched.is_fresh) {
+            watched.is_fresh = false;
+            let name = watched.target.name.clone();
+            let ranges = self.plan.assessments.iter().filter(|range| range.target == name).cloned().collect();
+            let of_all = watched.evidence.first();
+            let window = of_all.map(|evidence| evidence.window).unwrap_or_default();
+            let interval = of_all.map(|evidence| evidence.sentinel).unwrap_or_default();
+            self.known.insert(name.clone(), Assessed { ranges, window, interval });
+            self.fresh.push(name);
+        }
     }
 
     /// Emits what is new in the plan. Only a window brings refusals: those of a target that had none now are

@@ -38,8 +38,8 @@ fn keep(watched: &mut Watched, journal: &mut Journal) {
     }
 }
 
-/// Where an action has changed what readers meet; `None` for throttles, which are set in no place. A compaction
-/// rewrites whole files, and those that it wrote reach as far as those that it read.
+/// Where an action has changed what readers meet; `None` for throttles, which are set in no place. A
+/// compaction rewrites whole files, and those that it wrote reach as far as those that it read.
 fn touched(action: &Action, evidence: &[Evidence]) -> Option<Touched> {
     let (place, database) = (action.place.as_ref()?, action.kind.database()?.to_owned());
     let column_family = place.column_family.clone();

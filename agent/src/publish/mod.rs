@@ -23,6 +23,8 @@ pub struct Known<'a> {
     pub observer: &'a Observer,
     pub actor: &'a Actor,
     pub plan: &'a Plan,
+    /// What readers lose time in, best first.
+    pub ranges: &'a [RangeAssessment],
     pub cycles: u64,
     /// Where the policy came from, and why the last good one is in force and not what is there.
     pub policy_path: Option<&'a Path>,
@@ -88,14 +90,14 @@ impl Known<'_> {
     }
 
     fn pain_of(&self, watched: &Watched) -> f64 {
-        let of_target = self.plan.assessments.iter().filter(|range| range.target == watched.target.name);
+        let of_target = self.ranges.iter().filter(|range| range.target == watched.target.name);
         // Not `sum`: of nothing that is -0.0, which JSON shows.
         of_target.fold(0.0, |sum, range| sum + range.pain_seconds_per_second)
     }
 
     fn range_views(&self) -> Vec<RangeView> {
         let keys = self.observer.policy.keys;
-        self.plan.assessments.iter().take(RANGES_PUBLISHED_MAX).map(|range| range_view(range, keys)).collect()
+        self.ranges.iter().take(RANGES_PUBLISHED_MAX).map(|range| range_view(range, keys)).collect()
     }
 
     fn plan_view(&self) -> PlanView {

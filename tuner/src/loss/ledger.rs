@@ -10,11 +10,10 @@
 //! much pain. So a stretch of keys with that much pain keeps a record, wherever its borders are, and the
 //! sums stay what they were.
 //!
-//! What is done to a range of keys changes what its readers meet: what was seen there before is forgotten, and
-//! what is seen there since is held against the time since. What was seen elsewhere stays.
+//! What is done to a range of keys changes what its readers meet: what was seen there before is forgotten,
+//! and what is seen there since is held against the time since. What was seen elsewhere stays.
 
 use crate::facts::evidence::{Counters, EventCosts, Observation, SeekKind, Window};
-use crate::facts::key::Key;
 use crate::facts::range::KeyRange;
 use crate::loss::read_time::OPERATION_NS_MAX;
 use jiff::Timestamp;

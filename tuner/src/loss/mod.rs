@@ -4,3 +4,5 @@ pub mod ledger;
 pub(crate) mod read_time;
 pub mod relief;
 pub mod unplaced;
+
+pub use read_time::Scale;

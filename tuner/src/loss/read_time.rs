@@ -148,6 +148,11 @@ impl Scale {
         Scale { lost_records, sentinel }
     }
 
+    /// How many times as much readers lose in one of the sentinel's intervals as in another one.
+    pub fn change(window: &Window, before: &SentinelInterval, now: &SentinelInterval) -> f64 {
+        Scale::of(window, now).sentinel / Scale::of(window, before).sentinel
+    }
+
     /// Both together.
     pub fn factor(self) -> f64 {
         self.lost_records * self.sentinel
@@ -273,6 +278,8 @@ pub(crate) mod tests {
         assert_eq!(nothing.factor(), 1.0);
         let all_lost = Window { operations_recorded: 5_000, records_lost: 5_000, ..window };
         assert_eq!(Scale::of(&all_lost, &sentinel).lost_records, LOST_SCALE_MAX);
+        let busier = SentinelInterval { duration_ns: 1_000, ..sentinel };
+        assert!((Scale::change(&window, &sentinel, &busier) - 2.0).abs() < 1e-9);
         let silent = SentinelInterval { duration_ns: 2_000, counters: Counters::default() };
         let none_lost = Window { records_lost: 0, ..window };
         assert_eq!(Scale::of(&none_lost, &silent).factor(), SENTINEL_SCALE.0);

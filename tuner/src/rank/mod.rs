@@ -142,6 +142,20 @@ impl RangeAssessment {
         }
     }
 
+    /// What it is where readers meet so many times as much of it in the same time.
+    #[must_use]
+    pub fn at_pace(self, factor: f64) -> RangeAssessment {
+        RangeAssessment {
+            operations_per_second: self.operations_per_second * factor,
+            pain_seconds_per_second: self.pain_seconds_per_second * factor,
+            relief_seconds_per_second: self.relief_seconds_per_second * factor,
+            unexplained_seconds_per_second: self.unexplained_seconds_per_second * factor,
+            block_read_seconds_per_second: self.block_read_seconds_per_second * factor,
+            relief_per_byte: self.relief_per_byte * factor,
+            ..self
+        }
+    }
+
     /// Whether deletions are known to be in it, in SST files or in memtables.
     pub fn has_deletions(&self) -> bool {
         self.deletions > 0 || self.memtable_tombstones_per_seek > 0.0
@@ -195,7 +209,7 @@ fn left_out(evidence: &Evidence) -> f64 {
 
 /// Ranges with deletions before those of which none is known, greatest relief per byte first, then greatest
 /// pain; equal ones by name and keys, so that the order is total.
-pub(crate) fn compare(one: &RangeAssessment, two: &RangeAssessment) -> std::cmp::Ordering {
+pub fn compare(one: &RangeAssessment, two: &RangeAssessment) -> std::cmp::Ordering {
     let place = |item: &RangeAssessment| {
         (item.target.clone(), item.database.clone(), item.column_family.clone(), item.range.clone())
     };
