@@ -1,4 +1,4 @@
-//! What tells this node from others: of replicas on several nodes each waits another part of a period's jitter.
+//! What tells this node from others: replicas on several nodes wait different parts of a period's jitter.
 
 use std::hash::Hasher;
 

@@ -483,17 +483,21 @@ impl Display for EventKind {
             }
             EventKind::PolicyGone { path, reason } => former_policy(formatter, path, "has gone", reason),
             EventKind::PolicyBroken { path, reason } => former_policy(formatter, path, "is broken", reason),
-            EventKind::PolicyLoaded { path } => {
-                write!(formatter, "the policy {path} was read again and is in force")
-            }
-            EventKind::ScheduleChanged { open } if open.is_empty() => {
-                write!(formatter, "no period of the schedule is open: the policy's own values hold")
-            }
-            EventKind::ScheduleChanged { open } => {
-                write!(formatter, "the schedule's values of {} hold now", open.join(", "))
-            }
+            EventKind::PolicyLoaded { path } => loaded_policy(formatter, path),
+            EventKind::ScheduleChanged { open } => schedule(formatter, open),
         }
     }
+}
+
+fn schedule(formatter: &mut Formatter<'_>, open: &[String]) -> Result {
+    match open {
+        [] => formatter.write_str("no period of the schedule is open: the policy's own values hold"),
+        open => write!(formatter, "the schedule's values of {} hold now", open.join(", ")),
+    }
+}
+
+fn loaded_policy(formatter: &mut Formatter<'_>, path: &str) -> Result {
+    write!(formatter, "the policy {path} was read again and is in force")
 }
 
 fn former_policy(formatter: &mut Formatter<'_>, path: &str, what: &str, reason: &str) -> Result {

@@ -33,7 +33,7 @@ pub struct Period {
     /// begin together. Default: 0s.
     #[serde(default = "no_time", skip_serializing_if = "TimeSpan::is_zero")]
     pub jitter: TimeSpan,
-    /// Mode while it is open, instead of the policy's; a target with a mode of its own that does more has this
+    /// Mode while it is open, instead of the policy's; a target whose own mode does more has this
     /// one too. Default: no other mode.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,

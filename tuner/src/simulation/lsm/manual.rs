@@ -178,10 +178,33 @@ impl Tree {
         if is_better(&wider) && below_of(&wider) == below.len() {
             return with(vec![(input, wider), (output, below)]);
         }
-        let is_inside = |file: &Arc<File>| file.smallest >= smallest && file.largest <= largest;
-        let inside: Vec<Arc<File>> = wider.into_iter().filter(is_inside).collect();
+        let is_open = files.iter().chain(&below).all(|file| file.largest < largest || file.is_open);
+        let inside = self.within(input, (smallest, largest), is_open);
         let files = if input > 0 && is_better(&inside) { inside } else { files };
         with(vec![(input, files), (output, below)])
+    }
+
+    /// The files of a level that begin and end between two keys, without those at its ends that share a key
+    /// with the file beside them. `is_open`: the greater of the two keys does not count.
+    /// `GetCleanInputsWithinInterval`.
+    fn within(&self, level: usize, (smallest, largest): (u64, u64), is_open: bool) -> Vec<Arc<File>> {
+        let files = self.levels.get(level).map_or(&[][..], Vec::as_slice);
+        let ends_behind = |file: &Arc<File>| {
+            file.largest > largest || (file.largest == largest && is_open && !file.is_open)
+        };
+        let touches = |place: usize| match (files.get(place), files.get(place + 1)) {
+            (Some(one), Some(next)) => one.largest == next.smallest && !one.is_open,
+            _ => false,
+        };
+        let mut begin = files.partition_point(|file| file.smallest < smallest);
+        while begin > 0 && touches(begin - 1) {
+            begin += 1;
+        }
+        let mut end = files.partition_point(|file| !ends_behind(file));
+        while end > begin && touches(end - 1) {
+            end -= 1;
+        }
+        files.get(begin..end).unwrap_or(&[]).to_vec()
     }
 
     /// A job that merges whatever it is given.

@@ -10,7 +10,6 @@ use super::{Settings, Tree};
 use crate::facts::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::lsm::cost::Bottommost;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -160,14 +159,7 @@ fn check(tree: &Tree, truth: &Truth) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    // The same cases each time. Among other ones some 0.01 % still fail (a key that two files share, under
-    // snapshots and range tombstones): whoever mends that takes the seed away.
-    #![proptest_config(ProptestConfig {
-        cases: 1_000,
-        failure_persistence: None,
-        rng_seed: RngSeed::Fixed(1),
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn readers_see_what_was_written_whatever_is_compacted(
@@ -333,8 +325,8 @@ fn compact_files_reads_all_below_a_file_that_begins_where_a_range_tombstone_ends
     assert_eq!(forwards(&tree, 9).0, [0, 55, 60, 70, 80]);
 }
 
-/// A file with nothing to merge with takes neighbours along when it is moved. Versions of one key that a snapshot
-/// has kept in two files stay together: else the newer one would lie below the older one.
+/// A file with nothing to merge with takes neighbours along when it is moved. Versions of one key that a
+/// snapshot has kept in two files stay together: else the newer one would lie below the older one.
 #[test]
 fn versions_of_a_key_are_not_parted_by_a_move() {
     let put = |key, sequence| Entry { key, sequence, kind: Kind::Put, value_bytes: 30 };
@@ -352,4 +344,23 @@ fn versions_of_a_key_are_not_parted_by_a_move() {
     assert_eq!(forwards(&tree, 9).0, [0, 26, 58, 59]);
     let numbers = |level: usize| tree.levels[level].iter().map(|file| file.number).collect::<Vec<_>>();
     assert!(!(numbers(1).contains(&3) && numbers(2).contains(&2)), "{:?}", tree.files(""));
+}
+
+/// A job takes along what lies between its ends. Where a range tombstone ends it, the key there is not its
+/// own: a file that has this key would come to lie beside an older version of it.
+#[test]
+fn a_job_takes_no_file_along_that_has_the_key_where_a_range_tombstone_ends_it() {
+    let put = |key, sequence| Entry { key, sequence, kind: Kind::Put, value_bytes: 30 };
+    let delete = |key, sequence| Entry { key, sequence, kind: Kind::Delete, value_bytes: 0 };
+    let deleted = RangeTombstone { begin: 50, end: 54, sequence: 4 };
+    let mut tree = small(Names::Decimal);
+    let file = |number, entries, tombstones| Arc::new(File::new(number, entries, tombstones, 100));
+    tree.levels[1] = vec![file(1, vec![put(48, 8)], Vec::new()), file(2, vec![delete(54, 9)], Vec::new())];
+    tree.levels[2] =
+        vec![file(3, vec![put(47, 1)], vec![deleted]), file(4, vec![put(54, 2), put(55, 3)], Vec::new())];
+    (tree.sequence, tree.next_file_number) = (9, 5);
+    let job = tree.job(1, vec![tree.levels[1][0].clone()], 2, true);
+    assert_eq!(job.inputs.iter().map(|(_, files)| files.len()).collect::<Vec<_>>(), [1, 1]);
+    tree.run(&job);
+    assert_eq!(forwards(&tree, 9).0, [47, 48, 55]);
 }
