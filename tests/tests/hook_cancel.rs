@@ -13,10 +13,9 @@ use sexton_execute::{
     CompactTask, ExecuteError, Executor, HandlePointers, HookClient, HookExecutor, HookOptions, JobStatus,
     Task,
 };
-use sexton_hook_protocol::{
-    BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, Finished, KeyBytes,
-};
+use sexton_hook_protocol::{BottommostLevelCompaction, ColumnFamilyPointers, CompactionState, Finished};
 use sexton_inspect::inspect::Inspector;
+use sexton_tests::compactions::everything;
 use sexton_tests::process::{Lines, Process};
 use sexton_tests::{artifact, jvm};
 use sexton_tuner::cost::Bottommost;
@@ -52,7 +51,7 @@ fn a_compaction_that_was_cancelled_while_it_waited_never_begins() -> Result<()> 
     let directory = tempfile::tempdir()?;
     let mut stalled = Stalled::start(directory.path())?;
     let mut hook = stalled.hook()?;
-    let id = hook.start_compaction(everything(&stalled.family))?;
+    let id = hook.start_compaction(everything(&stalled.family, BottommostLevelCompaction::Force))?;
     stalled.wait_for_log(WAITS)?;
     let state = hook.cancel_compaction(id)?;
     ensure!(matches!(state, CompactionState::Running { .. }), "it did not wait any longer: {state:?}");
@@ -124,7 +123,7 @@ fn own_compactions_beside_ours(jar: &str, calls: u64) -> Result<()> {
             break line;
         }
         for time in CANCELLED_AFTER {
-            let id = hook.start_compaction(everything(&family))?;
+            let id = hook.start_compaction(everything(&family, BottommostLevelCompaction::Force))?;
             std::thread::sleep(time);
             hook.cancel_compaction(id)?;
             cancelled += u64::from(outcome(&mut hook, id)?.cancelled);
@@ -144,17 +143,6 @@ fn opened(line: &str, name: &str) -> Result<ColumnFamilyPointers> {
     let numbers: Vec<u64> = line.split(' ').skip(1).map_while(|word| word.parse().ok()).collect();
     let [database, handle, id] = *numbers.as_slice() else { bail!("not what it prints: {line}") };
     Ok(ColumnFamilyPointers { database, handle, name: name.to_owned(), id: u32::try_from(id)? })
-}
-
-/// All keys, rewritten.
-fn everything(family: &ColumnFamilyPointers) -> CompactRange {
-    CompactRange {
-        column_family: family.clone(),
-        begin: KeyBytes::default(),
-        end: None,
-        bottommost: BottommostLevelCompaction::Force,
-        max_subcompactions: None,
-    }
 }
 
 /// The program of the first method.
@@ -237,7 +225,7 @@ impl Stalled {
         let finished = outcome(hook, id)?;
         ensure!(finished.cancelled && !finished.ok, "its end is another one: {finished:?}");
         ensure!(!self.log()?.contains(COMPACTS), "it was cancelled, and compacted when its turn came");
-        let id = hook.start_compaction(everything(&self.family))?;
+        let id = hook.start_compaction(everything(&self.family, BottommostLevelCompaction::Force))?;
         let finished = outcome(hook, id)?;
         ensure!(finished.ok && !finished.cancelled, "the next one ended with {finished:?}");
         ensure!(self.log()?.contains(COMPACTS), "manual compactions are still given up");

@@ -9,11 +9,11 @@
 use anyhow::{Context, Result, bail, ensure};
 use sexton_execute::{ExecuteError, HookClient, HookOptions};
 use sexton_hook_protocol::{
-    BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
-    KeyBytes,
+    BottommostLevelCompaction, ColumnFamilyPointers, CompactionState, ErrorKind, Finished,
 };
 use sexton_inspect::facts::Target;
 use sexton_inspect::inspect::Inspector;
+use sexton_tests::compactions::everything;
 use sexton_tests::process::{Lines, Process};
 use sexton_tests::{artifact, jvm};
 use std::path::Path;
@@ -191,7 +191,11 @@ fn one_job(
     is_flush: bool,
     tally: &mut Tally,
 ) -> Result<()> {
-    let started = if is_flush { hook.flush(family) } else { hook.start_compaction(everything(family)) };
+    let started = if is_flush {
+        hook.flush(family)
+    } else {
+        hook.start_compaction(everything(family, BottommostLevelCompaction::Force))
+    };
     let id = match started {
         Ok(id) => id,
         Err(ExecuteError::Hook { kind: ErrorKind::Refused, .. }) => {
@@ -236,16 +240,6 @@ fn is_owners_doing(error: &str) -> bool {
         "Shutdown in progress",
     ];
     WORDS.iter().any(|words| error.contains(words))
-}
-
-fn everything(family: &ColumnFamilyPointers) -> CompactRange {
-    CompactRange {
-        column_family: family.clone(),
-        begin: KeyBytes::default(),
-        end: None,
-        bottommost: BottommostLevelCompaction::Force,
-        max_subcompactions: None,
-    }
 }
 
 /// keyTable and scratch of a line `open CYCLE DATABASE KEYTABLE ID SCRATCH ID`.

@@ -8,6 +8,7 @@ use sexton_hook_protocol::{
     KeyBytes, OptionChange, OptionsScope, PROTOCOL_VERSION, Request, Response, read, write,
 };
 use sexton_inspect::inspect::Inspector;
+use sexton_tests::compactions::everything;
 use sexton_tests::linked::{Program, TOMBSTONES};
 use sexton_tests::{artifact, jvm, options_file};
 use std::os::unix::net::UnixStream;
@@ -198,16 +199,6 @@ fn registered(hook: &mut HookClient) -> Result<ColumnFamilyPointers> {
 
 fn tombstones(hook: &mut HookClient, family: &ColumnFamilyPointers) -> Result<u64> {
     Ok(hook.sst_files(family)?.iter().map(|file| file.deletions).sum())
-}
-
-fn everything(family: &ColumnFamilyPointers, bottommost: BottommostLevelCompaction) -> CompactRange {
-    CompactRange {
-        column_family: family.clone(),
-        begin: KeyBytes::default(),
-        end: None,
-        bottommost,
-        max_subcompactions: None,
-    }
 }
 
 fn outcome(hook: &mut HookClient, id: u64) -> Result<Finished> {

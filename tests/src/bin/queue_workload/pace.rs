@@ -4,6 +4,7 @@ use crate::report::{self, Reporter};
 use crate::table::{List, Table};
 use anyhow::{Context, Result};
 use rust_rocksdb::perf::PerfContext;
+use sexton_tests::turns::Turns;
 use sexton_tests::workload::Line;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -57,33 +58,12 @@ pub struct Done {
     pub is_compacting: bool,
 }
 
-/// When the next list is due: one schedule for all list threads.
-struct Schedule {
-    due: Instant,
-    interval: Duration,
-}
-
-impl Schedule {
-    /// Takes the next turn: when to start, and how many turns have passed with nobody free to take them.
-    fn take(&mut self, now: Instant) -> (Instant, u64) {
-        let mut missed = 0;
-        while self.due + self.interval <= now {
-            self.due += self.interval;
-            missed += 1;
-        }
-        let turn = self.due;
-        self.due += self.interval;
-        (turn, missed)
-    }
-}
-
 /// Runs the paced part, which goes on from `creates` created and `deletes` deleted keys.
 pub fn run(table: &Table, pace: &Pace, creates: u64, deletes: u64) -> Result<()> {
     let start = Instant::now();
     let stop = AtomicBool::new(false);
     let done = Mutex::new(Done::default());
-    let interval = SECOND / pace.lists_per_second.max(1);
-    let schedule = Mutex::new(Schedule { due: start, interval });
+    let schedule = Mutex::new(Turns::new(start, u64::from(pace.lists_per_second)));
     let written = Written { creates: AtomicU64::new(creates), deletes: AtomicU64::new(deletes) };
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| write(table, pace, &written, &done, &stop));
@@ -195,7 +175,7 @@ fn list(
     table: &Table,
     pace: &Pace,
     written: &Written,
-    schedule: &Mutex<Schedule>,
+    schedule: &Mutex<Turns>,
     done: &Mutex<Done>,
     stop: &AtomicBool,
 ) -> Result<()> {

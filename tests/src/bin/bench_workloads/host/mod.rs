@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use queues::Queues;
 use recorder::{Recorders, latencies};
 use rust_rocksdb::perf::PerfContext;
+use sexton_tests::turns::Turns;
 use sexton_tuner::simulation::random::Random;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,7 +111,7 @@ fn healthy(load: &Load, order: &Order) -> Result<()> {
         queues.list(&store, &context, &mut random)?;
     }
     // At the pace of a run: between two lists processors' caches forget, which is no tombstone's fault.
-    let mut schedule = pace::Schedule::new(queues.shape.lists_per_second);
+    let mut schedule = Turns::new(Instant::now(), queues.shape.lists_per_second);
     let lists = match order.scale {
         Scale::Full => HEALTHY_LISTS,
         Scale::Quick => QUICK_HEALTHY_LISTS,
@@ -131,7 +132,7 @@ struct Shared<'a> {
     load: &'a Load,
     store: &'a Store,
     recorders: &'a Recorders,
-    schedule: Mutex<pace::Schedule>,
+    schedule: Mutex<Turns>,
     /// The contender begins.
     begin: AtomicBool,
     stop: AtomicBool,
@@ -149,7 +150,7 @@ fn run(load: &Load, order: &Order, lengths: Lengths) -> Result<()> {
         load,
         store: &store,
         recorders: &recorders,
-        schedule: Mutex::new(pace::Schedule::new(lists_per_second)),
+        schedule: Mutex::new(Turns::new(Instant::now(), lists_per_second)),
         begin: AtomicBool::new(false),
         stop: AtomicBool::new(false),
     };

@@ -6,6 +6,7 @@ use super::store::Store;
 use super::ycsb::{Done, Ycsb};
 use anyhow::{Context, Result};
 use rust_rocksdb::perf::PerfContext;
+use sexton_tests::turns::Turns;
 use sexton_tuner::simulation::random::Random;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,31 +16,6 @@ use std::time::{Duration, Instant};
 const WRITER_TICK: Duration = Duration::from_millis(5);
 /// Pauses are taken in pieces, so that the end is noticed.
 const PAUSE_PIECE: Duration = Duration::from_millis(50);
-
-/// When the next list is due: one schedule for all threads that list.
-pub struct Schedule {
-    due: Instant,
-    interval: Duration,
-}
-
-impl Schedule {
-    pub fn new(per_second: u64) -> Schedule {
-        let interval = Duration::from_secs_f64(1.0 / per_second.max(1) as f64);
-        Schedule { due: Instant::now(), interval }
-    }
-
-    /// Takes the next turn: when to start, and how many turns have passed with nobody free to take them.
-    pub fn take(&mut self, now: Instant) -> (Instant, u64) {
-        let mut missed = 0;
-        while self.due + self.interval <= now {
-            self.due += self.interval;
-            missed += 1;
-        }
-        let turn = self.due;
-        self.due += self.interval;
-        (turn, missed)
-    }
-}
 
 /// Creates and deletes; what is late, because RocksDB stalled, is made up for.
 pub fn write(
@@ -76,7 +52,7 @@ pub fn write(
 pub fn read(
     queues: &Queues,
     store: &Store,
-    schedule: &Mutex<Schedule>,
+    schedule: &Mutex<Turns>,
     recorder: &Mutex<Recorder>,
     mut random: Random,
     stop: &AtomicBool,
