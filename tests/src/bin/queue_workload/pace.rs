@@ -63,12 +63,12 @@ pub fn run(table: &Table, pace: &Pace, creates: u64, deletes: u64) -> Result<()>
     let start = Instant::now();
     let stop = AtomicBool::new(false);
     let done = Mutex::new(Done::default());
-    let schedule = Mutex::new(Turns::new(start, u64::from(pace.lists_per_second)));
+    let turns = Turns::new(start, u64::from(pace.lists_per_second));
     let written = Written { creates: AtomicU64::new(creates), deletes: AtomicU64::new(deletes) };
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| write(table, pace, &written, &done, &stop));
-        let listers = (0..pace.list_threads)
-            .map(|_| scope.spawn(|| list(table, pace, &written, &schedule, &done, &stop)));
+        let listers =
+            (0..pace.list_threads).map(|_| scope.spawn(|| list(table, pace, &written, &turns, &done, &stop)));
         let mut threads: Vec<_> = std::iter::once(writer).chain(listers).collect();
         if !pace.verify_interval.is_zero() {
             threads.push(scope.spawn(|| verify(table, pace.verify_interval, &written, &stop)));
@@ -175,15 +175,13 @@ fn list(
     table: &Table,
     pace: &Pace,
     written: &Written,
-    schedule: &Mutex<Turns>,
+    turns: &Turns,
     done: &Mutex<Done>,
     stop: &AtomicBool,
 ) -> Result<()> {
     let context = PerfContext::default();
     while !stop.load(Ordering::Relaxed) {
-        let now = Instant::now();
-        let (turn, missed) = schedule.lock().unwrap_or_else(PoisonError::into_inner).take(now);
-        std::thread::sleep(turn.saturating_duration_since(now));
+        let missed = turns.wait();
         if pace.lookups_while.as_ref().is_some_and(|file| file.exists()) {
             for _ in 0..pace.lookups_per_list {
                 table.look_up(written.creates.load(Ordering::Acquire).saturating_sub(1))?;

@@ -16,7 +16,6 @@ use recorder::{Recorders, latencies};
 use rust_rocksdb::perf::PerfContext;
 use sexton_tests::turns::Turns;
 use sexton_tuner::simulation::random::Random;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -111,15 +110,14 @@ fn healthy(load: &Load, order: &Order) -> Result<()> {
         queues.list(&store, &context, &mut random)?;
     }
     // At the pace of a run: between two lists processors' caches forget, which is no tombstone's fault.
-    let mut schedule = Turns::new(Instant::now(), queues.shape.lists_per_second);
+    let turns = Turns::new(Instant::now(), queues.shape.lists_per_second);
     let lists = match order.scale {
         Scale::Full => HEALTHY_LISTS,
         Scale::Quick => QUICK_HEALTHY_LISTS,
     };
     let mut sum = Duration::ZERO;
     for _ in 0..lists {
-        let now = Instant::now();
-        std::thread::sleep(schedule.take(now).0.saturating_duration_since(now));
+        turns.wait();
         sum += queues.list(&store, &context, &mut random)?.latency;
         queues.get(&store, &mut random)?;
     }
@@ -132,7 +130,7 @@ struct Shared<'a> {
     load: &'a Load,
     store: &'a Store,
     recorders: &'a Recorders,
-    schedule: Mutex<Turns>,
+    turns: Turns,
     /// The contender begins.
     begin: AtomicBool,
     stop: AtomicBool,
@@ -150,7 +148,7 @@ fn run(load: &Load, order: &Order, lengths: Lengths) -> Result<()> {
         load,
         store: &store,
         recorders: &recorders,
-        schedule: Mutex::new(Turns::new(Instant::now(), lists_per_second)),
+        turns: Turns::new(Instant::now(), lists_per_second),
         begin: AtomicBool::new(false),
         stop: AtomicBool::new(false),
     };
@@ -184,8 +182,8 @@ fn start_threads<'s>(
                 scope.spawn(move || pace::write(queues, store, recorder, random, stop))
             }
             Load::Queues(queues) => {
-                let schedule = &shared.schedule;
-                scope.spawn(move || pace::read(queues, store, schedule, recorder, random, stop))
+                let turns = &shared.turns;
+                scope.spawn(move || pace::read(queues, store, turns, recorder, random, stop))
             }
             // As many threads as processors, so that what runs beside them shows.
             Load::Ycsb(_) if number == 1 => continue,

@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use rust_rocksdb::perf::PerfContext;
 use sexton_tests::turns::Turns;
 use sexton_tuner::simulation::random::Random;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Granularity of the writer: fine enough to be steady, coarse enough to cost nothing.
@@ -52,16 +52,14 @@ pub fn write(
 pub fn read(
     queues: &Queues,
     store: &Store,
-    schedule: &Mutex<Turns>,
+    turns: &Turns,
     recorder: &Mutex<Recorder>,
     mut random: Random,
     stop: &AtomicBool,
 ) -> Result<()> {
     let context = PerfContext::default();
     while !stop.load(Ordering::Relaxed) {
-        let now = Instant::now();
-        let (turn, missed) = schedule.lock().unwrap_or_else(PoisonError::into_inner).take(now);
-        std::thread::sleep(turn.saturating_duration_since(now));
+        let missed = turns.wait();
         let list = queues.list(store, &context, &mut random)?;
         let get = queues.get(store, &mut random)?;
         let mut recorder = lock(recorder);
