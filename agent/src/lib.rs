@@ -18,6 +18,7 @@ mod node;
 mod observe;
 pub mod policy_file;
 mod publish;
+mod service;
 mod session;
 pub mod snapshot;
 pub mod text;

@@ -9,6 +9,7 @@ use sexton_journal::{ActionCounts, Event};
 use sexton_tuner::evidence::Counters;
 use sexton_tuner::unplaced::Unplaced;
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 pub use sexton_journal::{ACTIONS_PUBLISHED_MAX, EVENTS_PUBLISHED_MAX};
 
@@ -28,6 +29,9 @@ pub struct Snapshot {
     pub action_counts: BTreeMap<String, ActionCounts>,
     /// What was emitted, oldest first, at most [`EVENTS_PUBLISHED_MAX`].
     pub events: Vec<Event>,
+    /// When the next cycle has to have ended; `None` before the first one has.
+    #[serde(skip)]
+    pub cycle_due: Option<Instant>,
 }
 
 /// Ranges published per target: more than an operator would read, few enough for a page.

@@ -154,7 +154,7 @@ impl Agent {
         let log = directory.join("sexton.log");
         let mut command = command()?;
         command.arg("run").arg("--policy").arg(directory.join("policy.yaml"));
-        command.args(["--listen", &address.to_string()]);
+        command.args(["--listen", &address.to_string()]).arg("--control").arg(directory.join("control.sock"));
         command.arg("--state-directory").arg(directory.join("state")).args(arguments);
         if let Some(filter) = filter {
             command.env("SEXTON_LOG", filter);

@@ -5,9 +5,10 @@
 //! directory, the process table and the kernel's BPF objects.
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
 use sexton_tests::bpf_objects::BpfObjects;
 use sexton_tests::process::{Lines, Process};
-use sexton_tests::{agent, artifact};
+use sexton_tests::{agent, artifact, http};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -154,9 +155,45 @@ fn policy_fails(policy: &Path, code: i32, words: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn a_port_that_is_taken_on_any_kernel() -> Result<()> {
+fn a_port_that_is_taken_is_no_reason_not_to_watch_on_any_kernel() -> Result<()> {
     let _alone = agent::exclusively()?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    let address = listener.local_addr()?.to_string();
-    fails(&["run", "--listen", &address], FAILED, &[&address])
+    let address = listener.local_addr()?;
+    let mut command = Command::new(artifact::built("sexton")?);
+    command.args(["run", "--state-directory", "none", "--listen", &address.to_string()]);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut agent = Process::start(command)?;
+    let mut log = Lines::of("sexton", agent.take_stderr().context("no standard error")?);
+    log.until(LIMIT, |line| line.contains("the port is in use"))?;
+    ensure!(agent.is_running()?, "the agent has ended");
+    drop(listener);
+    log.until(LIMIT, |line| line.contains("serving the HTTP API"))?;
+    http::get(address, "/healthz")?;
+    agent.signal(Signal::TERM)?;
+    ensure!(agent.wait(LIMIT)?.success(), "the agent has failed");
+    Ok(())
+}
+
+/// Method: a program stands in for the service manager: it listens, and becomes the agent.
+#[test]
+fn a_socket_that_is_handed_over_is_served_on_any_kernel() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let program = "import os, socket, sys\n\
+                   listener = socket.create_server(('127.0.0.1', 0))\n\
+                   print(listener.getsockname()[1], flush=True)\n\
+                   os.dup2(listener.fileno(), 3)\n\
+                   os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1')\n\
+                   os.execv(sys.argv[1], sys.argv[1:])\n";
+    let mut command = Command::new(artifact::installed("python3", "python3")?);
+    command.args(["-c", program]).arg(artifact::built("sexton")?);
+    command.args(["run", "--state-directory", "none", "--listen", "127.0.0.1:1"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut agent = Process::start(command)?;
+    let mut said = Lines::of("python3", agent.take_stdout().context("no standard output")?);
+    let port: u16 = said.until(LIMIT, |_| true)?.trim().parse()?;
+    // The kernel takes connections from the start on; the agent answers when it is there.
+    http::get(([127, 0, 0, 1], port).into(), "/healthz")?;
+    agent.signal(Signal::TERM)?;
+    ensure!(agent.wait(LIMIT)?.success(), "the agent has failed");
+    Ok(())
 }

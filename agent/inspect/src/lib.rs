@@ -30,6 +30,7 @@ mod mini_debug_info;
 mod module;
 mod names;
 pub mod process;
+pub mod program_memory;
 pub mod prologue;
 mod raw;
 mod scan;

@@ -1,6 +1,6 @@
 //! Reading another process's memory, and writing single bytes of it.
 //!
-//! Written is only where a policy asks for it, and only by the keeper of the perf level. Everything that
+//! Written is only where a policy asks for it, and only through [`super::program_memory`]. Everything that
 //! comes from there is untrusted: it may change under the read and may be no string at all, so lengths are
 //! bounded and strings are checked before they are believed.
 
@@ -54,7 +54,7 @@ pub fn read_u64(pid: u32, address: u64) -> Result<u64, MemoryError> {
 }
 
 /// Reads the byte at `address` of a process.
-pub fn read_u8(pid: u32, address: u64) -> Result<u8, MemoryError> {
+pub(super) fn read_u8(pid: u32, address: u64) -> Result<u8, MemoryError> {
     let mut byte = [0u8; 1];
     read_into(pid, address, &mut byte)?;
     Ok(u8::from_le_bytes(byte))
@@ -62,7 +62,7 @@ pub fn read_u8(pid: u32, address: u64) -> Result<u8, MemoryError> {
 
 /// Writes the byte at `address` of a process: all of it or nothing.
 /// Errors: as [`read`]; [`MemoryError::Unmapped`] for what may not be written.
-pub fn write_u8(pid: u32, address: u64, value: u8) -> Result<(), MemoryError> {
+pub(super) fn write_u8(pid: u32, address: u64, value: u8) -> Result<(), MemoryError> {
     let unmapped = || MemoryError::Unmapped { pid, address, length: 1 };
     let process = libc::pid_t::try_from(pid).map_err(|_| MemoryError::NoSuchProcess { pid })?;
     let place = usize::try_from(address).map_err(|_| unmapped())?;
@@ -75,16 +75,24 @@ pub fn write_u8(pid: u32, address: u64, value: u8) -> Result<(), MemoryError> {
     match written {
         1 => Ok(()),
         0 => Err(unmapped()),
-        _ => Err(refusal(pid, io::Error::last_os_error(), unmapped())),
+        _ => Err(at_unmapped(refusal(pid, io::Error::last_os_error()), unmapped())),
     }
 }
 
-/// Why the kernel moved nothing.
-fn refusal(pid: u32, error: io::Error, unmapped: MemoryError) -> MemoryError {
+/// A place that is not there is said to be so.
+fn at_unmapped(error: MemoryError, unmapped: MemoryError) -> MemoryError {
+    match error {
+        MemoryError::Io { source, .. } if source.raw_os_error() == Some(libc::EFAULT) => unmapped,
+        other => other,
+    }
+}
+
+/// Why the kernel opened or moved nothing.
+pub(super) fn refusal(pid: u32, error: io::Error) -> MemoryError {
     match error.raw_os_error() {
+        Some(libc::ENOENT) => MemoryError::NoSuchProcess { pid },
         Some(libc::ESRCH) => MemoryError::NoSuchProcess { pid },
         Some(libc::EPERM | libc::EACCES) => MemoryError::PermissionDenied { pid },
-        Some(libc::EFAULT) => unmapped,
         _ => MemoryError::Io { pid, source: error },
     }
 }
@@ -192,7 +200,7 @@ fn read_into(pid: u32, address: u64, buffer: &mut [u8]) -> Result<(), MemoryErro
             Err(_) => {
                 let error = io::Error::last_os_error();
                 if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(refusal(pid, error, unmapped()));
+                    return Err(at_unmapped(refusal(pid, error), unmapped()));
                 }
             }
         }

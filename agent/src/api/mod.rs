@@ -1,21 +1,29 @@
 //! The HTTP API: what Sexton knows as JSON, its metrics for Prometheus, and two requests to the engine.
 //!
 //! It reads published [`Snapshot`]s and sends [`Command`]s; it never reaches into the engine nor into a
-//! target. Only loopback addresses are served: there is no authentication yet, so nobody but the users of
-//! this machine may talk to it, and no web page that one of them has open (see [`guard`]).
+//! target. Reading is served on loopback addresses, without authentication: nobody but the users of this
+//! machine may talk to it, and no web page that one of them has open (see [`guard`]). What changes something
+//! is asked on a unix socket, whose other end is known (see [`control`]).
 //!
 //! Invariant: nothing outside this module knows HTTP.
 
 mod connection;
+mod control;
 mod guard;
 pub mod metrics;
 mod problem;
 mod routes;
 
+pub use control::bind_control;
+
 use crate::snapshot::{Command, Snapshot};
+use connection::Control;
+use routes::Access;
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
@@ -72,10 +80,36 @@ struct Shared {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     commands: mpsc::Sender<Command>,
     labels: Arc<std::sync::Mutex<metrics::Labels>>,
+    /// When the first cycle has to have ended.
+    first_cycle_due: Instant,
 }
 
-/// Serves the API on `listener` until `shutdown` is ready, then lets requests under way finish. Must be
-/// called within a Tokio runtime with time and I/O enabled.
+impl Shared {
+    fn new(snapshots: watch::Receiver<Arc<Snapshot>>, commands: mpsc::Sender<Command>) -> Shared {
+        let first_cycle_due = Instant::now() + FIRST_CYCLE_TIME_MAX;
+        Shared { snapshots, commands, labels: Arc::default(), first_cycle_due }
+    }
+}
+
+/// Longest that the first cycle may take: the files of the node's programs are read for the first time.
+const FIRST_CYCLE_TIME_MAX: Duration = Duration::from_secs(180);
+
+/// Serves the whole API, with what changes something, to those who may ask for it. As [`serve`].
+pub async fn serve_control(
+    listener: UnixListener,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    commands: mpsc::Sender<Command>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), ApiError> {
+    let unusable = |source| ApiError::Listener { source };
+    let listener = tokio::net::UnixListener::from_std(listener).map_err(unusable)?;
+    let router = routes::router(Shared::new(snapshots, commands), Access::Everything);
+    connection::accept_until(Control(listener), router, shutdown).await;
+    Ok(())
+}
+
+/// Serves what can be read of the API on `listener` until `shutdown` is ready, then lets requests under way
+/// finish. Must be called within a Tokio runtime with time and I/O enabled.
 /// Errors: [`ApiError::NotLoopback`] and [`ApiError::Listener`], before anything is served.
 pub async fn serve(
     listener: TcpListener,
@@ -87,8 +121,8 @@ pub async fn serve(
     refuse_unless_loopback(listener.local_addr().map_err(unusable)?)?;
     listener.set_nonblocking(true).map_err(unusable)?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(unusable)?;
-    let shared = Shared { snapshots, commands, labels: Arc::default() };
-    connection::accept_until(listener, routes::router(shared), shutdown).await;
+    let router = routes::router(Shared::new(snapshots, commands), Access::Reading);
+    connection::accept_until(listener, router, shutdown).await;
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use sexton_journal::Event;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::TrySendError;
 
 /// Greatest `limit` of `/api/v1/ranges`: as many as the engine publishes for one target.
@@ -33,9 +33,26 @@ const BODY_BYTES_MAX: usize = 1 << 10;
 /// How long answering may take, receiving the body included; all answers come from memory.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// What changes nothing.
+    Reading,
+    Everything,
+}
+
 /// All paths of the API.
-pub fn router(shared: Shared) -> Router {
+pub fn router(shared: Shared, access: Access) -> Router {
+    let changing = match access {
+        Access::Reading => Router::new()
+            .route("/api/v1/actions/cancel", post(ask_elsewhere))
+            .route("/api/v1/cycle", post(ask_elsewhere)),
+        Access::Everything => Router::new()
+            .route("/api/v1/actions/cancel", post(cancel_action))
+            .route("/api/v1/cycle", post(run_cycle)),
+    };
     Router::new()
+        .merge(changing)
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics_text))
         .route("/api/v1/targets", get(targets))
@@ -43,14 +60,23 @@ pub fn router(shared: Shared) -> Router {
         .route("/api/v1/plan", get(plan))
         .route("/api/v1/actions", get(actions))
         .route("/api/v1/events", get(events))
-        .route("/api/v1/actions/cancel", post(cancel_action))
-        .route("/api/v1/cycle", post(run_cycle))
         .fallback(unknown_path)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn(limit_time))
         .layer(from_fn(keep_browsers_out))
         .with_state(shared)
+}
+
+/// Who asks is not known on a TCP connection.
+async fn ask_elsewhere() -> Problem {
+    Problem::new(
+        StatusCode::FORBIDDEN,
+        "control_socket_required",
+        "what changes something is not asked for here, where nobody is known",
+        "curl --unix-socket /run/sexton/control.sock -X POST -H 'Content-Type: application/json' \
+         http://localhost/api/v1/cycle, as root or as the agent's user",
+    )
 }
 
 async fn limit_time(request: Request, next: Next) -> Response {
@@ -100,10 +126,11 @@ struct Health {
     cycles: u64,
 }
 
-/// Healthy as long as the engine lives.
+/// Healthy as long as the engine lives and its cycles end.
 async fn healthz(State(shared): State<Shared>) -> Result<Json<Health>, Problem> {
     let snapshot = shared.snapshot();
     match shared.snapshots.has_changed() {
+        Ok(_) if Instant::now() > snapshot.cycle_due.unwrap_or(shared.first_cycle_due) => Err(cycle_late()),
         Ok(_) => Ok(Json(Health { status: "ok", at: snapshot.at.clone(), cycles: snapshot.agent.cycles })),
         Err(_) => Err(engine_stopped()),
     }
@@ -308,6 +335,15 @@ fn send(shared: &Shared, command: Command) -> Result<Response, Problem> {
         )),
         Err(TrySendError::Closed(_)) => Err(engine_stopped()),
     }
+}
+
+fn cycle_late() -> Problem {
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "cycle_late",
+        "no cycle has ended for a long time: what is shown is old",
+        "the agent's log says what it waits for; restart it",
+    )
 }
 
 fn engine_stopped() -> Problem {

@@ -8,12 +8,15 @@ use serde_json::{Value, json};
 use sexton_journal::{ActionCounts, Event, EventKind};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use tokio::sync::oneshot;
 
 /// A running server and the engine's ends of its channels.
 struct Server {
     address: SocketAddr,
+    control: PathBuf,
+    _directory: tempfile::TempDir,
     snapshots: Option<watch::Sender<Arc<Snapshot>>>,
     commands: Option<mpsc::Receiver<Command>>,
     stop: Option<oneshot::Sender<()>>,
@@ -51,17 +54,25 @@ impl Server {
         let (snapshots, receiver) = watch::channel(Arc::new(snapshot));
         let (sender, commands) = mpsc::channel(COMMANDS_QUEUED_MAX);
         let (stop, stopped) = oneshot::channel::<()>();
+        let directory = tempfile::tempdir().unwrap();
+        let control = directory.path().join("control.sock");
+        let listening = bind_control(&control).unwrap();
+        runtime.spawn(serve_control(listening, receiver.clone(), sender.clone(), std::future::pending()));
         let task = runtime.spawn(serve(listener, receiver, sender, async {
             let _ = stopped.await;
         }));
         let (snapshots, commands, stop, task) = (Some(snapshots), Some(commands), Some(stop), Some(task));
-        Server { address, snapshots, commands, stop, task, runtime }
+        Server { address, control, _directory: directory, snapshots, commands, stop, task, runtime }
     }
 
     /// Sends `request` as it is and reads until the server closes.
     fn send(&self, request: &str) -> Answer {
-        let mut stream = TcpStream::connect(self.address).unwrap();
+        let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Server::ask(stream, request)
+    }
+
+    fn ask(mut stream: impl Read + Write, request: &str) -> Answer {
         stream.write_all(request.as_bytes()).unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
@@ -75,12 +86,18 @@ impl Server {
     }
 
     fn post(&self, path: &str, headers: &str, body: &str) -> Answer {
+        let stream = UnixStream::connect(&self.control).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Server::ask(stream, &self.post_request(path, headers, body))
+    }
+
+    fn post_request(&self, path: &str, headers: &str, body: &str) -> String {
         let length = body.len();
-        self.send(&format!(
+        format!(
             "POST {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\
              Content-Length: {length}\r\n{headers}\r\n{body}",
             self.address
-        ))
+        )
     }
 
     fn received(&mut self) -> Option<Command> {
@@ -161,6 +178,21 @@ fn ranges_come_in_pages() {
         assert_eq!(answer.problem(), (400, "bad_query".to_owned()), "{query}");
     }
     assert_eq!(server.get("/api/v1/ranges?target=java-9").problem(), (404, "unknown_target".to_owned()));
+}
+
+#[test]
+fn an_agent_whose_cycles_do_not_end_is_not_healthy() {
+    let server = Server::start(snapshot());
+    let due = |at| {
+        let late = Snapshot { cycle_due: at, ..snapshot() };
+        server.snapshots.as_ref().unwrap().send(Arc::new(late)).unwrap();
+        server.get("/healthz")
+    };
+    assert_eq!(due(Some(Instant::now() + Duration::from_secs(600))).status, 200);
+    let past = Instant::now().checked_sub(Duration::from_secs(1));
+    assert_eq!(due(past).problem(), (503, "cycle_late".to_owned()));
+    assert_eq!(server.get("/api/v1/targets").status, 200, "what is known is still shown");
+    assert_eq!(due(None).status, 200, "the first cycle has its time");
 }
 
 #[test]
@@ -300,19 +332,30 @@ fn only_loopback_addresses_are_listened_on() {
 }
 
 #[test]
-fn connections_are_bounded_and_the_rest_waits() {
+fn what_changes_something_is_not_asked_for_by_tcp() {
+    let mut server = Server::start(snapshot());
+    for path in ["/api/v1/cycle", "/api/v1/actions/cancel"] {
+        let answer = server.send(&server.post_request(path, JSON, ""));
+        assert_eq!(answer.problem(), (403, "control_socket_required".to_owned()), "{path}");
+        assert_eq!(server.received(), None);
+        assert_eq!(server.post(path, JSON, "").status, 202, "{path}");
+        assert!(server.received().is_some());
+    }
+}
+
+#[test]
+fn who_holds_all_connections_keeps_nobody_out() {
     let server = Server::start(snapshot());
-    let mut idle: Vec<_> =
-        (0..connection::CONNECTIONS_MAX).map(|_| TcpStream::connect(server.address).unwrap()).collect();
-    let mut waiting = TcpStream::connect(server.address).unwrap();
-    waiting.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    waiting.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-    let mut text = [0; 12];
-    assert!(waiting.read(&mut text).is_err(), "all slots are taken");
-    idle.pop();
-    waiting.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    waiting.read_exact(&mut text).unwrap();
-    assert_eq!(&text, b"HTTP/1.1 200");
+    let mut held: Vec<_> =
+        (0..2 * connection::CONNECTIONS_MAX).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    for stream in &mut held {
+        // An oldest one may be closed already.
+        let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\n");
+    }
+    assert_eq!(server.get("/healthz").status, 200);
+    let mut first = held.remove(0);
+    first.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert!(matches!(first.read(&mut [0]), Ok(0) | Err(_)), "the oldest was closed");
 }
 
 #[test]

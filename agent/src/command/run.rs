@@ -1,23 +1,27 @@
 //! `sexton run`: the loop and the HTTP API, until a signal.
 
-use crate::api;
+use crate::api::{self, ApiError};
 use crate::engine::{Control, Engine, EngineOptions};
 use crate::failure::Failure;
 use crate::inbox::Post;
 use crate::policy_file;
+use crate::service;
 use crate::snapshot::{COMMANDS_QUEUED_MAX, Command, Snapshot};
 use clap::Args;
 use sexton_journal::DIRECTORY_DEFAULT;
 use sexton_probe::{Loader, Mechanism};
 use sexton_tuner::policy::Policy;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tracing::info;
+use tracing::{info, warn};
 
 /// Arguments of `sexton run`.
 #[derive(Args, Debug)]
@@ -31,6 +35,10 @@ pub struct RunArguments {
     /// Where to serve the HTTP API; loopback addresses only.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9776")]
     listen: SocketAddr,
+    /// The unix socket for requests that change something (root, the agent's user and its group may ask);
+    /// `none`: no such requests.
+    #[arg(long, value_name = "FILE|none", default_value = "/run/sexton/control.sock")]
+    control: PathBuf,
     /// The hook's library; by default beside the agent's executable, then in /usr/lib/sexton.
     #[arg(long, value_name = "FILE")]
     hook_library: Option<PathBuf>,
@@ -48,15 +56,27 @@ pub struct RunArguments {
     audit_log: Option<PathBuf>,
 }
 
-/// `--state-directory` that asks for no state.
+/// Pause before a port that somebody else has is tried again.
+const LISTEN_RETRY_DELAY: Duration = Duration::from_secs(2);
+
+/// `--state-directory` and `--control` that ask for none.
 const NO_STATE: &str = "none";
 
 /// Runs until SIGINT or SIGTERM; SIGHUP has the policy read again.
-/// Errors: when the policy is none, the address cannot be had, a --pid cannot be a target, the state cannot
+/// Errors: when the policy is none, the address is not loopback, a --pid cannot be a target, the state cannot
 /// be used, or the kernel refuses the programs. Once it runs, it only degrades and says so.
 pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
+    let handed_over = service::handed_over_listener();
     let policy = arguments.policy.as_deref().map(policy_file::load).transpose()?;
-    let listener = api::bind(arguments.listen)?;
+    let listener = match handed_over.map_or_else(|| api::bind(arguments.listen), Ok) {
+        Ok(listener) => Some(listener),
+        Err(error @ ApiError::NotLoopback { .. }) => return Err(error.into()),
+        // Whoever has taken it must not keep the agent from watching.
+        Err(error) => {
+            warn!(%error, help = error.remedy(), "there is no API until that has changed");
+            None
+        }
+    };
     let mut engine = Engine::new(EngineOptions {
         policy: policy.unwrap_or_else(Policy::default),
         policy_path: arguments.policy.clone(),
@@ -70,8 +90,13 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let (publisher, snapshots) = watch::channel(Arc::new(Snapshot::default()));
     let (sender, commands) = mpsc::channel(COMMANDS_QUEUED_MAX);
-    let server = serve(listener, snapshots, Asked { sender, stop: Arc::clone(&stop), post: engine.post() })?;
-    info!(address = %arguments.listen, "serving the HTTP API");
+    let control = (arguments.control != Path::new(NO_STATE)).then(|| api::bind_control(&arguments.control));
+    let control = control.and_then(|bound| {
+        let path = arguments.control.display();
+        bound.inspect_err(|error| warn!(%error, %path, "nothing can be asked for, only read")).ok()
+    });
+    let listening = Listening { reading: listener, address: arguments.listen, control };
+    let server = serve(listening, snapshots, Asked { sender, stop: Arc::clone(&stop), post: engine.post() })?;
     engine.run(&mut Control::new(publisher, commands, stop));
     drop(engine);
     // The server ends with the signal that stopped the engine.
@@ -95,13 +120,35 @@ async fn forward(sender: mpsc::Sender<Command>, post: Post, mut commands: mpsc::
     }
 }
 
+/// Where the API is served.
+struct Listening {
+    /// `None` where the port is somebody else's yet.
+    reading: Option<TcpListener>,
+    address: SocketAddr,
+    control: Option<UnixListener>,
+}
+
+/// The listener, or the one that can be had as soon as nobody else has the port any more.
+async fn reading_at(listener: Option<TcpListener>, address: SocketAddr) -> TcpListener {
+    if let Some(listener) = listener {
+        return listener;
+    }
+    loop {
+        tokio::time::sleep(LISTEN_RETRY_DELAY).await;
+        if let Ok(listener) = api::bind(address) {
+            return listener;
+        }
+    }
+}
+
 /// The listening half: it sees published snapshots and a channel for commands, and nothing else.
 fn serve(
-    listener: TcpListener,
+    listening: Listening,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     asked: Asked,
 ) -> Result<JoinHandle<()>, Failure> {
     let Asked { sender, stop, post } = asked;
+    let Listening { reading, address, control } = listening;
     let (commands, received) = mpsc::channel(COMMANDS_QUEUED_MAX);
     let failure =
         |error| Failure::new(format!("cannot start the HTTP server: {error}"), "see the system's message");
@@ -133,7 +180,21 @@ fn serve(
             stop.store(true, Ordering::Relaxed);
             post.ring();
         };
-        if let Err(error) = runtime.block_on(api::serve(listener, snapshots, commands, shutdown)) {
+        if let Some(control) = control {
+            let (snapshots, commands) = (snapshots.clone(), commands.clone());
+            // It ends with the runtime, which nobody waits for.
+            runtime.spawn(api::serve_control(control, snapshots, commands, std::future::pending()));
+        }
+        let mut shutdown = pin!(shutdown);
+        let served = runtime.block_on(async {
+            let listener = tokio::select! {
+                listener = reading_at(reading, address) => listener,
+                () = shutdown.as_mut() => return Ok(()),
+            };
+            info!(%address, "serving the HTTP API");
+            api::serve(listener, snapshots, commands, shutdown).await
+        });
+        if let Err(error) = served {
             tracing::error!(%error, "the HTTP server stopped");
         }
     };

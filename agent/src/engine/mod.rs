@@ -17,6 +17,7 @@ use crate::act::Actor;
 use crate::inbox::{Inbox, Post};
 use crate::observe::{self, Due, OPENING_TIME_MAX, Observer, Roster, Sessions};
 use crate::publish::Known;
+use crate::service::ServiceManager;
 use crate::snapshot::Snapshot;
 use crate::worker::LeftBehind;
 use planning::Planned;
@@ -45,6 +46,10 @@ const JOIN_WAIT_ONCE: Duration = Duration::from_secs(60);
 /// How often what is under way is looked after: nobody minds a quarter of a second. An idle agent wakes when
 /// something is due, or happens.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A cycle that has not ended after so many intervals, and some time for what it waits for, is late.
+const LATE_INTERVALS: u32 = 3;
+const LATE_SLACK: Duration = Duration::from_secs(60);
 
 /// What an engine is to do.
 #[derive(Clone, Debug)]
@@ -99,6 +104,9 @@ pub struct Engine {
     /// When the phase is over at the latest.
     phase_until: Instant,
     cycle_started: Instant,
+    /// When the next cycle has to have ended; `None` before the first one has.
+    next_end: Option<Instant>,
+    service: ServiceManager,
     /// Whether each cycle has a window on every target.
     always_window: bool,
 }
@@ -135,6 +143,8 @@ impl Engine {
             phase: Phase::Resting,
             phase_until: started,
             cycle_started: started,
+            next_end: None,
+            service: ServiceManager::default(),
             always_window: false,
         };
         engine.actor.load(&mut engine.observer);
@@ -148,10 +158,13 @@ impl Engine {
 
     /// Cycles until told to stop.
     pub fn run(&mut self, control: &mut Control) {
+        self.service = ServiceManager::of_environment();
+        self.service.ready();
         while !control.stopped() {
             self.advance(control);
             self.turn(control, self.cycle_due());
         }
+        self.service.stopping();
         self.actor.end(&mut self.observer);
         while self.actor.is_acting() {
             self.turn(control, None);
@@ -184,6 +197,7 @@ impl Engine {
             plan: &self.planned.plan,
             ranges: &self.planned.ranges(&self.observer),
             cycles: self.cycles,
+            cycle_due: self.next_end,
             policy_path: self.policy_path.as_deref(),
             policy_trouble: trouble.map(Trouble::reason),
         };
@@ -265,17 +279,19 @@ impl Engine {
         actor.take_plan(&planned.plan, &planned.fresh);
         actor.verify(observer, &planned.plan, &planned.fresh);
         self.cycles += 1;
+        let interval = observer.policy.timing.interval.duration();
+        self.next_end = Some(Instant::now() + interval * LATE_INTERVALS + LATE_SLACK);
         actor.act(observer, !control.stopped());
         actor.follow_inquiries(observer);
         control.publish(self.snapshot());
-        let interval = self.observer.policy.timing.interval.duration();
         (self.phase, self.phase_until) = (Phase::Resting, self.cycle_started + interval);
     }
 
     /// Waits until something has happened or is due, at the latest the cycle, and takes it in. What changed
     /// is published at once.
     fn turn(&mut self, control: &mut Control, cycle_due: Option<Instant>) {
-        let patience = self.patience(cycle_due);
+        self.service.turn();
+        let patience = self.patience(cycle_due).min(self.service.patience());
         self.observer.wait_beside(self.inbox.descriptor(), patience);
         control.take_commands();
         let mut changed = self.observer.let_go();

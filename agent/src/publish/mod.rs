@@ -17,6 +17,7 @@ use sexton_tuner::rank::RangeAssessment;
 use sexton_tuner::run::ActionKind;
 use sexton_tuner::words;
 use std::path::Path;
+use std::time::Instant;
 
 /// All that is known now.
 pub struct Known<'a> {
@@ -26,6 +27,8 @@ pub struct Known<'a> {
     /// What readers lose time in, best first.
     pub ranges: &'a [RangeAssessment],
     pub cycles: u64,
+    /// When the next cycle has to have ended.
+    pub cycle_due: Option<Instant>,
     /// Where the policy came from, and why the last good one is in force and not what is there.
     pub policy_path: Option<&'a Path>,
     pub policy_trouble: Option<&'a str>,
@@ -37,6 +40,7 @@ impl Known<'_> {
         let now = jiff::Timestamp::now();
         let policy = &self.observer.policy;
         Snapshot {
+            cycle_due: self.cycle_due,
             at: now.to_string(),
             agent: AgentView {
                 version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -4,16 +4,19 @@
 //! It must outlive the agent by the moment that takes, so signals that end a whole group or service pass it
 //! by; it ends with its standard input. It keeps the one capability that reaches into the target.
 //!
-//! A thread is written to only right after it was seen alive under the same start time, with the level that
-//! is noted as its former one. Between the two a thread could end; its block stays allocated until its stack
-//! is used for another thread, whose own level is RocksDB's default, the value that is written.
+//! Its memory is that of the program that the process ran when the keeper began: after an `execve` nothing is
+//! written any more. A thread is written to only right after it was seen alive under the same start time,
+//! with the level that is noted as its former one. Between the two a thread could end; its block stays
+//! allocated until its stack is used for another thread, whose own level is RocksDB's default, the value
+//! that is written.
 
 use super::request::Request;
 use super::{LEVEL_COUNTS, LEVEL_OFF};
 use rustix::thread::CapabilitySet;
 use sexton_inspect::facts::ProcessId;
-use sexton_inspect::memory::{self, MemoryError};
+use sexton_inspect::memory::MemoryError;
 use sexton_inspect::process::is_alive;
+use sexton_inspect::program_memory::ProgramMemory;
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::process::ExitCode;
@@ -49,7 +52,14 @@ pub fn main(arguments: ChildArguments) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let process = ProcessId { pid: arguments.pid, start_time_ticks: arguments.start_time_ticks };
-    let mut kept = Kept { process, former: HashMap::new() };
+    let memory = match ProgramMemory::open(process) {
+        Ok(memory) => memory,
+        Err(error) => {
+            warn!(%error, "the keeper of the perf level cannot reach the process: nothing is raised");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut kept = Kept { process, memory, former: HashMap::new() };
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         if let Some(request) = Request::parse(&line) {
@@ -82,6 +92,7 @@ struct Byte {
 /// What is to be put back.
 struct Kept {
     process: ProcessId,
+    memory: ProgramMemory,
     former: HashMap<Byte, u8>,
 }
 
@@ -114,12 +125,12 @@ impl Kept {
         stays: fn(u8) -> bool,
         level: u8,
     ) -> Result<Option<u8>, MemoryError> {
-        let former = memory::read_u8(self.process.pid, byte.address)?;
+        let former = self.memory.read_u8(byte.address)?;
         if stays(former) {
             return Ok(None);
         }
         self.former.insert(*byte, former);
-        memory::write_u8(self.process.pid, byte.address, level)?;
+        self.memory.write_u8(byte.address, level)?;
         Ok(Some(former))
     }
 
@@ -137,13 +148,12 @@ impl Kept {
     }
 
     fn put_back_once(&self) {
-        let pid = self.process.pid;
         for (byte, former) in &self.former {
             if !lives(&self.process, byte) {
                 continue;
             }
-            let is_ours = memory::read_u8(pid, byte.address).is_ok_and(|level| level == LEVEL_COUNTS);
-            if is_ours && let Err(error) = memory::write_u8(pid, byte.address, *former) {
+            let is_ours = self.memory.read_u8(byte.address).is_ok_and(|level| level == LEVEL_COUNTS);
+            if is_ours && let Err(error) = self.memory.write_u8(byte.address, *former) {
                 warn!(thread_id = byte.thread_id, %error, "the perf level cannot be put back");
             }
         }
@@ -176,7 +186,8 @@ mod tests {
             start_ticks: task.stat().unwrap().starttime,
             address: byte.as_ptr() as u64,
         };
-        (Kept { process, former: HashMap::new() }, request, byte)
+        let memory = ProgramMemory::open(process).unwrap();
+        (Kept { process, memory, former: HashMap::new() }, request, byte)
     }
 
     #[test]
