@@ -182,6 +182,7 @@ fn a_socket_that_is_handed_over_is_served_on_any_kernel() -> Result<()> {
                    listener = socket.create_server(('127.0.0.1', 0))\n\
                    print(listener.getsockname()[1], flush=True)\n\
                    os.dup2(listener.fileno(), 3)\n\
+                   os.set_inheritable(3, True)\n\
                    os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1')\n\
                    os.execv(sys.argv[1], sys.argv[1:])\n";
     let mut command = Command::new(artifact::installed("python3", "python3")?);
