@@ -17,7 +17,8 @@ use sexton_sst::{Place, PropertiesCache, Reader};
 use sexton_tests::artifact;
 use sexton_tuner::cost::{Bottommost, Levels};
 use sexton_tuner::evidence::SstFile;
-use sexton_tuner::job::{Job, JobInput, Site, jobs};
+use sexton_tuner::job::{Job, JobInput, ReliefMap, Site, jobs};
+use sexton_tuner::placement::Placement;
 use sexton_tuner::{Key, KeyRange};
 use std::cell::Cell;
 use std::fmt::Write;
@@ -526,7 +527,8 @@ impl Case {
                 let site = Site { range: &range, relief_seconds_per_second: 1.0, are_in_memtables: false };
                 let input = JobInput {
                     levels: &levels,
-                    parts: &parts,
+                    placement: &Placement::of(&parts, &[], None),
+                    relief: &ReliefMap::default(),
                     sites: &[site],
                     resting: &[],
                     slice_bytes_max,

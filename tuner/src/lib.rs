@@ -22,6 +22,7 @@ pub use limits::{
     throttle,
 };
 pub use loss::{ledger, relief, unplaced};
+pub use lsm::tombstone_placement as placement;
 pub use lsm::{cost, replaced, rest, share};
 pub use plan::{ends, job, reprice};
 

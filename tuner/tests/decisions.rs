@@ -10,7 +10,7 @@
 
 use jiff::Timestamp;
 use sexton_tuner::cost::Bottommost;
-use sexton_tuner::evidence::{Evidence, Observation, SstFile};
+use sexton_tuner::evidence::{EventCosts, Evidence, Observation, SstFile};
 use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::simulation::lsm::entry::Kind;
 use sexton_tuner::simulation::lsm::names::Names;
@@ -26,23 +26,20 @@ use std::collections::BTreeSet;
 const CASES: u64 = 10_000;
 
 /// Most plans, as a share of all, whose first action has less than seven tenths of the best single job's
-/// relief per byte. Wanted: 0.05. Reached: 0.098.
-const WORSE_MAX: f64 = 0.15;
+/// relief per byte. Wanted: 0.05. Reached: REACHED1, and WITHOUT1 of the best that `CompactRange` can do.
+const WORSE_MAX: f64 = 0.11;
 
-/// And less than three tenths, or that do nothing where something could be done. Wanted: 0. Reached: 0.040.
-const FAR_WORSE_MAX: f64 = 0.08;
+/// And less than three tenths, or that do nothing where something could be done. Wanted: 0. Reached: REACHED2,
+/// and WITHOUT2.
+const FAR_WORSE_MAX: f64 = 0.02;
 
-/// Most cases in which keys of other names change what is decided: where a key lies in a file is taken from
-/// its bytes. Wanted: 0. Reached: 935.
-const RENAMED_OTHERWISE_MAX: u64 = 1_500;
-
-/// The same where a column family is split: neighbours whose keys lie next to each other are put together.
-/// Wanted: 0. Reached: 877.
-const SPLIT_OTHERWISE_MAX: u64 = 1_200;
+/// The same of the best job that `CompactRange` can do, which is what a plan consists of.
+const WORSE_BY_RANGE_MAX: f64 = 0.06;
+const FAR_WORSE_BY_RANGE_MAX: f64 = 0.012;
 
 /// The same where more pain ranks lower.
-/// Wanted: 0. Reached: 3.
-const RANKED_LOWER_MAX: u64 = 50;
+/// Wanted: 0. Reached: 4.
+const RANKED_LOWER_MAX: u64 = 20;
 
 /// Bytes of a value: so large that small trees are worth deciding about.
 const VALUE_BYTES: u32 = 32 << 10;
@@ -138,7 +135,11 @@ impl Case {
     }
 
     fn evidence(&self) -> Evidence {
+        // What a tombstone takes readers is known from the windows before.
+        let (ns_per_tombstone, tombstone_learnt) = (PRICES.tombstone_ns as f64, true);
+        let costs = EventCosts { ns_per_tombstone, tombstone_learnt, ..EventCosts::default() };
         let mut evidence = Evidence { target: "t".into(), database: "/db".into(), ..Evidence::default() };
+        evidence.costs = Some(costs);
         self.tree.add_to(&mut evidence, "cf");
         observe(&mut evidence, &self.observations("cf"), (SECONDS * 1e9) as u64);
         evidence
@@ -223,8 +224,8 @@ fn compact(tree: &mut Tree, range: &KeyRange, bottommost: Bottommost) -> u64 {
 }
 
 /// Jobs that could be done: each file's keys, runs of neighbours of the deepest level, each file by itself
-/// down to the bottom, and everything.
-fn best_job(case: &Case) -> f64 {
+/// down to the bottom, and everything. The best of those that `CompactRange` can do, and of all.
+fn best_jobs(case: &Case) -> [f64; 2] {
     let files = case.tree.files("cf");
     let deepest = files.iter().map(|file| file.level).max().unwrap_or(0);
     let closed =
@@ -245,7 +246,8 @@ fn best_job(case: &Case) -> f64 {
         };
         case.worth(down)
     });
-    of_ranges.chain(of_files).fold(0.0, f64::max)
+    let by_range = of_ranges.fold(0.0, f64::max);
+    [by_range, of_files.fold(by_range, f64::max)]
 }
 
 /// The first action of the plan, against the best of all jobs.
@@ -255,31 +257,37 @@ fn a_plan_is_nearly_as_good_as_the_best_job() {
     let share = |seed: u64| {
         let case = Case::new(seed);
         let hurts = case.pain(&case.tree) >= policy.thresholds.pain.seconds_per_second();
-        let best = if hurts { best_job(&case) } else { 0.0 };
-        if best <= 0.0 {
+        let best = if hurts { best_jobs(&case) } else { [0.0; 2] };
+        if best[0] <= 0.0 {
             return None;
         }
         let plan = planned(&policy, &[case.evidence()]);
         let own = compactions(&plan).next();
         let own = own.and_then(|own| case.worth(|tree| compact(tree, &own.range, own.bottommost)));
-        Some((own.unwrap_or(0.0) / best, seed))
+        Some((best.map(|best| own.unwrap_or(0.0) / best), seed))
     };
-    let mut shares: Vec<(f64, u64)> = of_all_cases(share).into_iter().flatten().collect();
-    shares.sort_by(|one, two| one.0.total_cmp(&two.0));
-    let below = |share: f64| shares.partition_point(|one| one.0 < share) as f64 / shares.len() as f64;
-    println!(
-        "{} cases, {:.3} of them below 0.3 of the best job's relief per byte, {:.3} below 0.7, {:.3} below 0.95; the \
-         worst has {:.3} (seed {})",
-        shares.len(),
-        below(0.3),
-        below(0.7),
-        below(0.95),
-        shares[0].0,
-        shares[0].1,
-    );
+    let shares: Vec<([f64; 2], u64)> = of_all_cases(share).into_iter().flatten().collect();
     assert!(shares.len() as u64 > CASES / 4);
-    assert!(below(0.7) <= WORSE_MAX, "{}", below(0.7));
-    assert!(below(0.3) <= FAR_WORSE_MAX, "{}", below(0.3));
+    let bounds = [(WORSE_BY_RANGE_MAX, FAR_WORSE_BY_RANGE_MAX), (WORSE_MAX, FAR_WORSE_MAX)];
+    for (number, (worse_max, far_worse_max)) in bounds.into_iter().enumerate() {
+        let mut shares: Vec<(f64, u64)> =
+            shares.iter().map(|(of_best, seed)| (of_best[number], *seed)).collect();
+        shares.sort_by(|one, two| one.0.total_cmp(&two.0));
+        let below = |share: f64| shares.partition_point(|one| one.0 < share) as f64 / shares.len() as f64;
+        println!(
+            "{} cases, {:.4} of them below 0.3 of the best job's relief per byte ({}), {:.4} below 0.7, {:.4} below \
+             0.95; the worst has {:.3} (seed {})",
+            shares.len(),
+            below(0.3),
+            ["by CompactRange", "in any way"][number],
+            below(0.7),
+            below(0.95),
+            shares[0].0,
+            shares[0].1,
+        );
+        assert!(below(0.7) <= worse_max, "{}", below(0.7));
+        assert!(below(0.3) <= far_worse_max, "{}", below(0.3));
+    }
 }
 
 /// What a plan does in one database.
@@ -350,8 +358,7 @@ fn keys_of_other_names_change_no_decision() {
         let after = numbers_decided(&planned(&policy, &[other]), to);
         before != after
     });
-    println!("decided otherwise in {} of {CASES}: {:?}", otherwise.len(), otherwise.first());
-    assert!(otherwise.len() as u64 <= RENAMED_OTHERWISE_MAX);
+    assert!(otherwise.is_empty(), "{} of {CASES}: {:?}", otherwise.len(), otherwise.first());
 }
 
 /// Files that a plan compacts keys of.
@@ -400,7 +407,10 @@ fn a_split_column_family_changes_no_decision() {
                 let (files, seen) = part(&evidence, number, family);
                 whole.files.extend(files);
                 operations.extend(seen);
-                whole.column_families.insert(family.to_owned(), evidence.options_of("cf"));
+                // Of twice the size it has the same shape where its levels may be twice as large.
+                let mut options = evidence.options_of("cf");
+                options.max_bytes_for_level_base *= if families[0] == families[1] { 2 } else { 1 };
+                whole.column_families.insert(family.to_owned(), options);
             }
             (whole.window, whole.sentinel) = Default::default();
             observe(&mut whole, &operations, (SECONDS * 1e9) as u64);
@@ -408,8 +418,7 @@ fn a_split_column_family_changes_no_decision() {
         });
         decided[0] != decided[1]
     });
-    println!("decided otherwise in {} of {CASES}: {:?}", otherwise.len(), otherwise.first());
-    assert!(otherwise.len() as u64 <= SPLIT_OTHERWISE_MAX);
+    assert!(otherwise.is_empty(), "{} of {CASES}: {:?}", otherwise.len(), otherwise.first());
 }
 
 /// Where in the plan the first action is that helps a group; behind all where none does.

@@ -22,7 +22,8 @@ mod picture;
 use picture::{parse_picture, parse_range, parse_size};
 use sexton_tuner::cost::{Bottommost, Levels};
 use sexton_tuner::evidence::SstFile;
-use sexton_tuner::job::{Job, JobInput, Site, jobs};
+use sexton_tuner::job::{Job, JobInput, ReliefMap, Site, jobs};
+use sexton_tuner::placement::Placement;
 use sexton_tuner::policy::Policy;
 use sexton_tuner::{
     Action, Budget, CompactRange, Evidence, Flush, KeyRange, KnownThrottles, Plan, PlanInput, PlanTarget,
@@ -85,7 +86,8 @@ impl State {
         let are_in_memtables = argument("memtables").is_some();
         let found = jobs(&JobInput {
             levels: &levels,
-            parts: &files,
+            placement: &Placement::of(&files, &[], None),
+            relief: &ReliefMap::default(),
             sites: &[Site { range: &range, relief_seconds_per_second: 1.0, are_in_memtables }],
             resting: &[],
             slice_bytes_max: parse_size(argument("max").ok_or("jobs needs max=")?)?,

@@ -4,10 +4,10 @@ use super::{PlaceReadings, Session, SstRead, ValueInForce};
 use sexton_execute::Properties;
 use sexton_tuner::evidence::{MemtableDeletions, SstFile};
 use sexton_tuner::options::ColumnFamilyOptions;
+use sexton_tuner::placement::Placement;
 use sexton_tuner::plan::CompactRange;
 use sexton_tuner::replaced::bytes_replaced;
 use sexton_tuner::run::{ActionKind, KeptSetting, Measurement};
-use sexton_tuner::share::share_of_all;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -125,7 +125,8 @@ pub fn is_inside(compact: &CompactRange, file: &SstFile) -> bool {
 
 /// Deletions in a range: its share of those of its files, which are wider.
 fn deletions(compact: &CompactRange, files: &SstRead) -> u64 {
-    share_of_all(files.iter().filter(|file| is_inside(compact, file)), &compact.range).deletions
+    let inside: Vec<&SstFile> = files.iter().filter(|file| is_inside(compact, file)).collect();
+    Placement::of(&inside, &[], None).share(&compact.range).deletions
 }
 
 #[cfg(test)]

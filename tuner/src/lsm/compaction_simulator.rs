@@ -12,11 +12,10 @@
 //! RocksDB looks and passes over such levels at the top, so a prediction is rather too high than too low.
 
 use crate::facts::evidence::SstFile;
-use crate::facts::key::Key;
 use crate::facts::options::ColumnFamilyOptions;
 use crate::facts::range::KeyRange;
 use crate::lsm::cost::{Bottommost, Prediction};
-use crate::lsm::share::{key_between, share_between};
+use crate::lsm::ruler::{Mark, Ruler};
 
 /// Most jobs of one compaction that are walked through; of RocksDB's default size they rewrite 800 GiB, more
 /// than any budget pays for.
@@ -42,10 +41,13 @@ const EARLY_END_SHARE: (f64, f64, f64) = (0.5, 0.1, 0.9);
 const LATE_END_FACTOR: f64 = 2.0;
 
 /// A file, live or written by the walk.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct File {
-    pub(crate) smallest: Key,
-    pub(crate) largest: Key,
+    /// Where its keys begin and where they end, by the column family's ruler.
+    pub(crate) begin: f64,
+    pub(crate) end: f64,
+    /// Bytes of a key.
+    key_bytes: u64,
     size_bytes: u64,
     entries: u64,
     deletions: u64,
@@ -56,15 +58,17 @@ pub(crate) struct File {
 }
 
 impl File {
-    pub(crate) fn of(file: &SstFile) -> File {
-        // The wrong way round only in a broken file.
-        let (smallest, largest) = if file.smallest <= file.largest {
-            (file.smallest.clone(), file.largest.clone())
-        } else {
-            (file.largest.clone(), file.smallest.clone())
-        };
-        let (size_bytes, entries, deletions) = (file.size_bytes, file.entries, file.deletions);
-        File { smallest, largest, size_bytes, entries, deletions, is_new: false, is_linked: false }
+    pub(crate) fn of(file: &SstFile, (begin, end): (f64, f64)) -> File {
+        File {
+            begin,
+            end,
+            key_bytes: file.smallest.as_bytes().len().max(file.largest.as_bytes().len()) as u64,
+            size_bytes: file.size_bytes,
+            entries: file.entries,
+            deletions: file.deletions,
+            is_new: false,
+            is_linked: false,
+        }
     }
 
     /// The same file, kept on the disk by a hard link elsewhere or not.
@@ -84,48 +88,51 @@ impl File {
     /// Bytes of its deletions: a key and some more each, but no more than of any entry on average.
     fn deletions_bytes(&self) -> u64 {
         let deletions = self.deletions.min(self.entries);
-        let key_bytes = self.smallest.as_bytes().len().max(self.largest.as_bytes().len()) as u64;
-        let of_keys = deletions.saturating_mul(key_bytes.saturating_add(ENTRY_OVERHEAD_BYTES));
+        let of_keys = deletions.saturating_mul(self.key_bytes.saturating_add(ENTRY_OVERHEAD_BYTES));
         portion(self.size_bytes, deletions, self.entries.max(1)).min(of_keys)
     }
 }
 
-/// A closed interval of keys; `largest: None` is unbounded.
-#[derive(Clone, Debug)]
+/// An interval of keys, by the column family's ruler; the end is not part of it.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
-    pub(crate) smallest: Key,
-    pub(crate) largest: Option<Key>,
+    pub(crate) begin: f64,
+    pub(crate) end: f64,
 }
 
 impl Span {
     /// The range's, whose end RocksDB takes as inclusive.
-    pub(crate) fn of_range(range: &KeyRange) -> Span {
-        Span { smallest: range.begin.clone(), largest: range.end.clone() }
+    pub(crate) fn of_range(range: &KeyRange, ruler: &Ruler) -> Span {
+        let end = range.end.as_ref();
+        Span {
+            begin: if range.begin.is_empty() {
+                f64::NEG_INFINITY
+            } else {
+                ruler.at(Mark::before(&range.begin))
+            },
+            end: end.map_or(f64::INFINITY, |end| ruler.at(Mark::before(end)).next_up()),
+        }
     }
 
     pub(crate) fn overlaps(&self, file: &File) -> bool {
-        file.largest >= self.smallest && self.largest.as_ref().is_none_or(|largest| file.smallest <= *largest)
+        file.end > self.begin && file.begin < self.end
     }
 
     fn encloses(&self, file: &File) -> bool {
-        file.smallest >= self.smallest && self.largest.as_ref().is_none_or(|largest| file.largest <= *largest)
+        file.begin >= self.begin && file.end <= self.end
     }
 
     /// Grows to hold the file.
     pub(crate) fn extend(&mut self, file: &File) {
-        if file.smallest < self.smallest {
-            self.smallest.clone_from(&file.smallest);
-        }
-        if self.largest.as_ref().is_some_and(|largest| *largest < file.largest) {
-            self.largest = Some(file.largest.clone());
-        }
+        self.begin = self.begin.min(file.begin);
+        self.end = self.end.max(file.end);
     }
 
     /// The least that holds all the files; `None` without any.
     fn hull<'f>(files: impl IntoIterator<Item = &'f File>) -> Option<Span> {
         let mut files = files.into_iter();
         let first = files.next()?;
-        let mut span = Span { smallest: first.smallest.clone(), largest: Some(first.largest.clone()) };
+        let mut span = Span { begin: first.begin, end: first.end };
         files.for_each(|file| span.extend(file));
         Some(span)
     }
@@ -133,17 +140,14 @@ impl Span {
 
 /// Files of one level from L1 on, by smallest key: where those lie that overlap a span.
 pub(crate) fn overlapping(files: &[File], span: &Span) -> std::ops::Range<usize> {
-    let first = files.partition_point(|file| file.largest < span.smallest);
-    let behind = match &span.largest {
-        Some(largest) => files.partition_point(|file| file.smallest <= *largest),
-        None => files.len(),
-    };
+    let first = files.partition_point(|file| file.end <= span.begin);
+    let behind = files.partition_point(|file| file.begin < span.end);
     first..behind.max(first)
 }
 
 /// L0's files that overlap a span, or one that is taken already, and so on: their places, in order.
 pub(crate) fn drawn_in(files: &[File], span: &Span) -> Vec<usize> {
-    let mut span = span.clone();
+    let mut span = *span;
     let mut taken = vec![false; files.len()];
     loop {
         let mut found = false;
@@ -191,7 +195,7 @@ struct Job {
     /// Places in the output level; none where both are the same.
     output_inputs: Vec<usize>,
     /// Where the next job begins; `None` when the range is done.
-    next: Option<Key>,
+    next: Option<f64>,
 }
 
 impl<'o> Walk<'o> {
@@ -204,8 +208,7 @@ impl<'o> Walk<'o> {
     }
 
     /// The whole compaction.
-    pub(crate) fn compact(mut self, range: &KeyRange, bottommost: Bottommost) -> Prediction {
-        let span = Span::of_range(range);
+    pub(crate) fn compact(mut self, span: Span, bottommost: Bottommost) -> Prediction {
         let touches = |level: usize| !self.overlapping(level, &span).is_empty();
         let Some(mut level) = (0..self.levels.len()).find(|level| touches(*level)) else {
             return self.prediction;
@@ -258,14 +261,14 @@ impl<'o> Walk<'o> {
 
     /// `RunManualCompaction`: from one level to another, or within the bottommost one, job after job.
     fn step(&mut self, input: usize, output: usize, span: &Span, bottommost: Bottommost) {
-        let mut span = span.clone();
+        let mut span = *span;
         while self.jobs_left > 0 {
             self.jobs_left -= 1;
             let Some(job) = self.pick(input, output, &span, bottommost) else { return };
-            let next = job.next.clone();
+            let next = job.next;
             self.carry_out(input, output, job);
             match next {
-                Some(key) => span.smallest = key,
+                Some(begin) => span.begin = begin,
                 None => return,
             }
         }
@@ -291,7 +294,7 @@ impl<'o> Walk<'o> {
         }
         let mut inputs = self.cut_cleanly(input, inputs);
         let behind = inputs.last().and_then(|last| self.file(input, last + 1));
-        let next = behind.filter(|_| !is_all && input > 0).map(|file| file.smallest.clone());
+        let next = behind.filter(|_| !is_all && input > 0).map(|file| file.begin);
         let mut output_inputs = Vec::new();
         if input != output {
             output_inputs = self.below(output, self.files(input, &inputs));
@@ -306,7 +309,7 @@ impl<'o> Walk<'o> {
         let mut input_bytes = first.size_bytes;
         for (index, place) in inputs.iter().enumerate().skip(1) {
             let Some(file) = self.file(input, *place) else { return index };
-            let span = Span { smallest: first.smallest.clone(), largest: Some(file.largest.clone()) };
+            let span = Span { begin: first.begin, end: file.end };
             let output_bytes = self.bytes(output, &self.overlapping(output, &span));
             input_bytes = input_bytes.saturating_add(file.size_bytes);
             if input_bytes.saturating_add(output_bytes) > self.options.max_compaction_bytes {
@@ -389,16 +392,16 @@ impl<'o> Walk<'o> {
         }
         if let Some(files) = self.levels.get_mut(output) {
             files.extend(taken);
-            files.sort_by(|one, two| one.smallest.cmp(&two.smallest));
+            files.sort_by(|one, two| one.begin.total_cmp(&two.begin));
         }
     }
 
     /// Where files end in the first level below that has any under these; `None` where nothing lies below.
-    fn ends_below(&self, output: usize, files: &[File]) -> Option<Vec<Key>> {
+    fn ends_below(&self, output: usize, files: &[File]) -> Option<Vec<f64>> {
         let hull = Span::hull(files)?;
         let below = (output + 1..self.levels.len()).map(|level| (level, self.overlapping(level, &hull)));
         let (level, places) = below.into_iter().find(|(_, places)| !places.is_empty())?;
-        Some(self.files(level, &places).map(|file| file.largest.clone()).collect())
+        Some(self.files(level, &places).map(|file| file.end).collect())
     }
 
     fn take(&mut self, level: usize, places: &[usize]) -> Vec<File> {
@@ -438,7 +441,7 @@ impl<'o> Walk<'o> {
 
 /// What a job writes of what it has read. A deletion takes one older entry with it, and goes itself where
 /// nothing lies below.
-fn merged(inputs: &[File], ends_below: Option<&[Key]>, target_bytes: u64) -> Vec<File> {
+fn merged(inputs: &[File], ends_below: Option<&[f64]>, target_bytes: u64) -> Vec<File> {
     let sum = |of: fn(&File) -> u64| inputs.iter().map(of).fold(0, u64::saturating_add);
     let (size_bytes, entries) = (sum(|file| file.size_bytes), sum(|file| file.entries));
     let deletions = sum(|file| file.deletions.min(file.entries)).min(entries);
@@ -460,12 +463,14 @@ fn merged(inputs: &[File], ends_below: Option<&[Key]>, target_bytes: u64) -> Vec
         return Vec::new();
     }
     let full_share = target_bytes as f64 / left.0 as f64;
+    let key_bytes = inputs.iter().map(|file| file.key_bytes).max().unwrap_or(0);
     let file = |piece: Piece| File {
         size_bytes: (left.0 as f64 * piece.share) as u64,
         entries: (left.1 as f64 * piece.share) as u64,
         deletions: (left.2 as f64 * piece.share) as u64,
-        smallest: piece.smallest,
-        largest: piece.largest,
+        begin: piece.begin,
+        end: piece.end,
+        key_bytes,
         is_new: true,
         is_linked: false,
     };
@@ -483,22 +488,22 @@ fn portion(total: u64, part: u64, whole: u64) -> u64 {
 
 /// One file of a job's output.
 struct Piece {
-    smallest: Key,
-    largest: Key,
+    begin: f64,
+    end: f64,
     /// Its share of the output, 0 to 1.
     share: f64,
 }
 
 /// Cuts what the inputs hold into files of a full size (a share of all), as RocksDB does it: where files
 /// below end, as soon as a file is large enough for that.
-fn cuts(inputs: &[File], ends_below: &[Key], full_share: f64) -> Vec<Piece> {
-    let Some(Span { smallest, largest: Some(largest) }) = Span::hull(inputs) else { return Vec::new() };
+fn cuts(inputs: &[File], ends_below: &[f64], full_share: f64) -> Vec<Piece> {
+    let Some(hull) = Span::hull(inputs) else { return Vec::new() };
     let scale = Scale::of(inputs);
     let full = full_share.max(1.0 / OUTPUTS_MAX as f64);
     let longest = if ends_below.is_empty() { full } else { full * LATE_END_FACTOR };
-    let ends: Vec<(f64, &Key)> = ends_below.iter().map(|end| (scale.share_before(end), end)).collect();
+    let ends: Vec<(f64, f64)> = ends_below.iter().map(|end| (scale.share_before(*end), *end)).collect();
     let mut pieces = Vec::new();
-    let (mut begin, mut done) = (smallest, 0.0);
+    let (mut begin, mut done) = (hull.begin, 0.0);
     while pieces.len() < OUTPUTS_MAX {
         let (least, more, most) = EARLY_END_SHARE;
         let ahead =
@@ -508,75 +513,71 @@ fn cuts(inputs: &[File], ends_below: &[Key], full_share: f64) -> Vec<Piece> {
             share - done >= full * large_enough
         });
         let (share, cut) = match early {
-            Some((_, (share, end))) => (*share, (*end).clone()),
-            None if done + longest < 1.0 => (done + longest, scale.key_at(done + longest)),
+            Some((_, (share, end))) => (*share, *end),
+            None if done + longest < 1.0 => (done + longest, scale.place_at(done + longest)),
             None => break,
         };
-        if cut < begin || cut >= largest {
+        if cut <= begin || cut >= hull.end {
             break;
         }
-        let next = cut.successor();
-        pieces.push(Piece {
-            smallest: std::mem::replace(&mut begin, next),
-            largest: cut,
-            share: share - done,
-        });
+        pieces.push(Piece { begin: std::mem::replace(&mut begin, cut), end: cut, share: share - done });
         done = share;
     }
-    pieces.push(Piece { smallest: begin, largest, share: (1.0 - done).max(0.0) });
+    pieces.push(Piece { begin, end: hull.end, share: (1.0 - done).max(0.0) });
     pieces
 }
 
-/// How the bytes of some files are spread over their keys.
-struct Scale<'f> {
-    /// Keys of a part, the share of the bytes before it, and its own.
-    parts: Vec<(&'f Key, &'f Key, f64, f64)>,
+/// How the bytes of some files are spread over their keys: evenly in each.
+struct Scale {
+    /// Where a part begins and ends, the share of the bytes before it, and its own.
+    parts: Vec<(f64, f64, f64, f64)>,
 }
 
-impl<'f> Scale<'f> {
-    fn of(files: &'f [File]) -> Scale<'f> {
-        let mut borders: Vec<&Key> = files.iter().flat_map(|file| [&file.smallest, &file.largest]).collect();
-        borders.sort();
+impl Scale {
+    fn of(files: &[File]) -> Scale {
+        let mut borders: Vec<f64> = files.iter().flat_map(|file| [file.begin, file.end]).collect();
+        borders.sort_by(f64::total_cmp);
         borders.dedup();
         let last = borders.last().copied();
         let step = borders.len().div_ceil(PARTS_MAX).max(1);
-        let mut borders: Vec<&Key> = borders.into_iter().step_by(step).collect();
+        let mut borders: Vec<f64> = borders.into_iter().step_by(step).collect();
         borders.extend(last.filter(|last| borders.last() != Some(last)));
-        let bytes = |begin: &Key, end: &Key| -> u128 {
-            let parts = files.iter().map(|file| {
-                u128::from(share_between(&file.smallest, &file.largest, file.size_bytes, begin, end))
-            });
-            parts.sum()
+        let bytes = |begin: f64, end: f64| -> f64 {
+            let part = |file: &File| {
+                let length = (file.end - file.begin).max(f64::MIN_POSITIVE);
+                (end.min(file.end) - begin.max(file.begin)).max(0.0) / length * file.size_bytes as f64
+            };
+            files.iter().map(part).sum()
         };
-        let parts: Vec<(&Key, &Key, u128)> = borders
+        let parts: Vec<(f64, f64, f64)> = borders
             .windows(2)
             .filter_map(|pair| match pair {
-                [begin, end] => Some((*begin, *end, bytes(begin, end))),
+                [begin, end] => Some((*begin, *end, bytes(*begin, *end))),
                 _ => None,
             })
             .collect();
-        let total = parts.iter().map(|part| part.2).sum::<u128>().max(1) as f64;
+        let total = parts.iter().map(|part| part.2).sum::<f64>().max(1.0);
         let mut before = 0.0;
         let part = |(begin, end, bytes)| {
-            let part = (begin, end, before, bytes as f64 / total);
+            let part = (begin, end, before, bytes / total);
             before += part.3;
             part
         };
         Scale { parts: parts.into_iter().map(part).collect() }
     }
 
-    fn share_before(&self, key: &Key) -> f64 {
-        let place = self.parts.partition_point(|(_, end, ..)| *end <= key);
-        self.parts.get(place).map_or(1.0, |(begin, end, before, share)| {
-            before + share * (share_between(begin, end, 1 << 32, begin, key) as f64 / f64::from(u32::MAX))
+    fn share_before(&self, place: f64) -> f64 {
+        let number = self.parts.partition_point(|(_, end, ..)| *end <= place);
+        self.parts.get(number).map_or(1.0, |(begin, end, before, share)| {
+            before + share * ((place - begin) / (end - begin)).clamp(0.0, 1.0)
         })
     }
 
-    fn key_at(&self, share: f64) -> Key {
-        let place = self.parts.partition_point(|(.., before, own)| before + own < share);
-        let part = self.parts.get(place).or(self.parts.last());
-        part.map_or_else(Key::default, |(begin, end, before, own)| {
-            key_between(begin, end, (share - before) / own.max(f64::MIN_POSITIVE))
+    fn place_at(&self, share: f64) -> f64 {
+        let number = self.parts.partition_point(|(.., before, own)| before + own < share);
+        let part = self.parts.get(number).or(self.parts.last());
+        part.map_or(0.0, |(begin, end, before, own)| {
+            begin + (end - begin) * ((share - before) / own.max(f64::MIN_POSITIVE)).clamp(0.0, 1.0)
         })
     }
 }

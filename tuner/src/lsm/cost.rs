@@ -5,6 +5,7 @@ use crate::facts::key::Key;
 use crate::facts::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::facts::range::KeyRange;
 use crate::lsm::compaction_simulator::{File, Span, Walk, Whole, drawn_in, overlapping};
+use crate::lsm::ruler::{Mark, Ruler};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -53,6 +54,9 @@ pub struct Levels {
     options: ColumnFamilyOptions,
     /// L0 first; from L1 on by smallest key.
     levels: Vec<Vec<File>>,
+    ruler: Ruler,
+    /// The files' largest keys, in order.
+    largest: Vec<Key>,
     whole: Whole,
     /// Whether files from L1 on do not overlap, as RocksDB promises.
     is_sound: bool,
@@ -75,20 +79,26 @@ impl Levels {
         let deepest = files.iter().map(|file| place(file)).max().unwrap_or(0);
         let stated = usize::try_from(options.num_levels).unwrap_or(LEVELS_MAX);
         let mut levels: Vec<Vec<File>> = vec![Vec::new(); stated.clamp(2, LEVELS_MAX).max(deepest + 1)];
-        for file in files {
+        let spans: Vec<_> = files.iter().map(|file| span_of(file)).collect();
+        let entries: Vec<u64> = files.iter().map(|file| file.entries).collect();
+        let (ruler, places) = Ruler::of(&spans, &entries);
+        for (file, span) in files.iter().zip(places) {
             if let Some(level) = levels.get_mut(place(file)) {
-                level.push(File::of(file).linked(linked_files.contains(&file.number)));
+                level.push(File::of(file, span).linked(linked_files.contains(&file.number)));
             }
         }
-        levels.iter_mut().for_each(|level| level.sort_by(|one, two| one.smallest.cmp(&two.smallest)));
-        let apart = |pair: &[File]| matches!(pair, [one, two] if one.largest < two.smallest);
+        levels.iter_mut().for_each(|level| level.sort_by(|one, two| one.begin.total_cmp(&two.begin)));
+        let apart = |pair: &[File]| matches!(pair, [one, two] if one.end <= two.begin);
         let is_level0_disjoint = levels.first().is_none_or(|level| level.windows(2).all(apart));
         let size_bytes = files.iter().map(|file| file.size_bytes).fold(0, u64::saturating_add);
         let base_level = base_level(&levels, options);
         let whole = Whole { base_level, deepest, is_level0_disjoint };
-        let in_order = |pair: &[File]| matches!(pair, [one, two] if one.largest <= two.smallest);
-        let is_sound = levels.iter().skip(1).all(|level| level.windows(2).all(in_order));
-        Levels { options: options.clone(), levels, whole, is_sound, size_bytes }
+        let is_sound = is_sound(files);
+        let mut largest: Vec<Key> =
+            files.iter().map(|file| (&file.largest).max(&file.smallest).clone()).collect();
+        largest.sort();
+        largest.dedup();
+        Levels { options: options.clone(), levels, ruler, largest, whole, is_sound, size_bytes }
     }
 
     /// How the column family is compacted.
@@ -110,7 +120,10 @@ impl Levels {
     /// in RocksDB.
     pub fn predict(&self, range: &KeyRange, bottommost: Bottommost) -> Prediction {
         match self.options.compaction_style {
-            CompactionStyle::Level if self.is_sound => self.walk(range).compact(range, bottommost),
+            CompactionStyle::Level if self.is_sound => {
+                let span = Span::of_range(range, &self.ruler);
+                self.walk(span).compact(span, bottommost)
+            }
             CompactionStyle::Level => self.all_that_overlap(range),
             CompactionStyle::Universal if self.size_bytes > 0 => Prediction {
                 read_bytes: self.size_bytes,
@@ -158,17 +171,13 @@ impl Levels {
     /// Behind a file's largest key and not at the next one's smallest: RocksDB takes the end of a range to
     /// compact as inclusive and would draw the next file in.
     pub fn borders(&self) -> Vec<Key> {
-        let mut borders: Vec<Key> =
-            self.levels.iter().flatten().map(|file| file.largest.successor()).collect();
-        borders.sort();
-        borders.dedup();
-        borders
+        self.largest.iter().map(Key::successor).collect()
     }
 
     /// For files whose ends contradict each other (keys that were cut to a bound do): each that overlaps the
     /// range, once.
     fn all_that_overlap(&self, range: &KeyRange) -> Prediction {
-        let span = Span::of_range(range);
+        let span = Span::of_range(range, &self.ruler);
         let files = self.levels.iter().flatten().filter(|file| span.overlaps(file));
         let read_bytes = files.clone().map(File::size_bytes).fold(0, u64::saturating_add);
         let jobs = u32::from(read_bytes > 0);
@@ -177,16 +186,15 @@ impl Levels {
     }
 
     /// The part of the tree that a compaction of the range can reach.
-    fn walk(&self, range: &KeyRange) -> Walk<'_> {
-        let mut reach = Span::of_range(range);
+    fn walk(&self, mut reach: Span) -> Walk<'_> {
         for _ in 0..REACH_STEPS {
-            let span = reach.clone();
+            let span = reach;
             for (number, level) in self.levels.iter().enumerate() {
                 self.near(number, level, &span).for_each(|file| reach.extend(file));
             }
         }
         let near = |(number, level): (usize, &Vec<File>)| -> Vec<File> {
-            self.near(number, level, &reach).cloned().collect()
+            self.near(number, level, &reach).copied().collect()
         };
         Walk::new(&self.options, self.levels.iter().enumerate().map(near).collect(), self.whole)
     }
@@ -202,6 +210,26 @@ impl Levels {
         }
         Box::new(level.get(overlapping(level, span)).unwrap_or(&[]).iter())
     }
+}
+
+/// A file's keys; the wrong way round only in a broken one.
+fn span_of(file: &SstFile) -> (Mark<'_>, Mark<'_>) {
+    let (smallest, largest) = (&file.smallest, &file.largest);
+    (Mark::before(smallest.min(largest)), Mark::behind(largest.max(smallest)))
+}
+
+/// Whether files from L1 on share no more than a key with the next one.
+fn is_sound(files: &[&SstFile]) -> bool {
+    let mut deeper: Vec<(u32, &Key, &Key)> = files
+        .iter()
+        .filter(|file| file.level > 0)
+        .map(|file| (file.level, &file.smallest, &file.largest))
+        .collect();
+    deeper.sort();
+    deeper.windows(2).all(|pair| match pair {
+        [one, two] => one.0 != two.0 || one.2.max(one.1) <= two.1.min(two.2),
+        _ => true,
+    })
 }
 
 /// Bytes of files that hard links elsewhere keep on the disk.

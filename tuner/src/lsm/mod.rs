@@ -4,5 +4,6 @@ pub(crate) mod compaction_simulator;
 pub mod cost;
 pub mod replaced;
 pub mod rest;
+pub(crate) mod ruler;
 pub mod share;
-pub(crate) mod tombstone_placement;
+pub mod tombstone_placement;

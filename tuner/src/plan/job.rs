@@ -6,16 +6,17 @@
 //! up to the limit: files that are rewritten anyway cost nothing more. A job's relief is that of all ranges
 //! that have a part in it, so many prefixes in one file are one job.
 
-use crate::facts::evidence::SstFile;
 use crate::facts::key::Key;
 use crate::facts::options::CompactionStyle;
 use crate::facts::range::KeyRange;
 use crate::lsm::cost::{Bottommost, Levels, Prediction};
 use crate::lsm::share::{Share, split};
+use crate::lsm::tombstone_placement::Placement;
 use crate::plan::remedy::are_in_memtables;
 use crate::rank::RangeAssessment;
-use crate::rank::candidate::shares;
 use crate::rank::ranker::{COST_BYTES_MIN, worth};
+use crate::rank::relief_map::Relief;
+pub use crate::rank::relief_map::ReliefMap;
 
 /// Most parts that jobs grow from, those that relieve most: in jobs of the default size that is 64 GiB, more
 /// than any budget pays for in one plan.
@@ -29,6 +30,9 @@ const NEIGHBOUR_WORTH_MIN: f64 = 0.7;
 /// Where at most this share of what a neighbour costs by itself comes on top, the rest would be paid twice if
 /// it were left to a job of its own.
 const ADDED_SHARE_MAX: f64 = 0.5;
+
+/// Less of a site than this is none: what readers lose between two keys is a difference of sums.
+const PART_MIN: f64 = 1e-6;
 
 /// By this factor a job may be over the limit for the sake of such a neighbour.
 const LIMIT_FACTOR_MAX: u64 = 2;
@@ -49,8 +53,10 @@ pub struct Site<'a> {
 pub struct JobInput<'a> {
     /// Its files.
     pub levels: &'a Levels,
-    /// The same for the statistics, see [`mod@crate::lsm::tombstone_placement`].
-    pub parts: &'a [&'a SstFile],
+    /// What its files hold where.
+    pub placement: &'a Placement,
+    /// Where readers lose time to that; where nothing is known of it, pain lies where deletions do.
+    pub relief: &'a ReliefMap,
     /// What hurts: in order, and disjoint.
     pub sites: &'a [Site<'a>],
     /// Keys that have to rest: no job has both these and others, so that the others need not.
@@ -192,15 +198,18 @@ fn pieces(input: &JobInput<'_>, borders: &[Key]) -> Vec<(KeyRange, Share, Job)> 
         cut.extend(split(site.range, borders.get(first..behind.max(first)).unwrap_or(&[])));
         counts.push(cut.len() - before);
     }
-    let shares = shares(&cut, input.parts);
-    let mut cut = cut.into_iter().zip(shares);
+    let cut = cut
+        .into_iter()
+        .map(|range| (input.placement.share(&range), input.relief.of_range(input.placement, &range), range));
+    let mut cut = cut.map(|(share, relief, range)| Cut { range, share, relief });
     let mut pieces = Vec::new();
     for (number, (site, count)) in input.sites.iter().zip(counts).enumerate() {
-        for (range, share, part) in weighed(cut.by_ref().take(count).collect()) {
-            let relief = site.relief_seconds_per_second * part;
+        for (range, share, Part { part, in_memtables }) in
+            weighed(cut.by_ref().take(count).collect(), site.are_in_memtables)
+        {
             let piece = Job {
-                relief_seconds_per_second: relief,
-                memtable_relief: if site.are_in_memtables { relief } else { 0.0 },
+                relief_seconds_per_second: site.relief_seconds_per_second * part,
+                memtable_relief: site.relief_seconds_per_second * in_memtables,
                 sites: vec![(number, part)],
                 ..Job::default()
             };
@@ -210,19 +219,41 @@ fn pieces(input: &JobInput<'_>, borders: &[Key]) -> Vec<(KeyRange, Share, Job)> 
     pieces
 }
 
-/// The pieces of a site with their parts of it, which are those of its deletions; the others are left out.
-/// Where none are known, all of its keys are shared out by what files have there: what lies between files
+/// A piece of a site.
+struct Cut {
+    range: KeyRange,
+    share: Share,
+    relief: Relief,
+}
+
+/// How much of a site's relief a piece has, and how much of that goes with tombstones in memtables.
+struct Part {
+    part: f64,
+    in_memtables: f64,
+}
+
+/// The pieces of a site with their parts of it, which are those of what readers lose there; the others are
+/// left out. Where that is not known it is shared out by deletions. Where none are known, all of its keys are shared out by what files have there: what lies between files
 /// goes with the piece before it.
-fn weighed(pieces: Vec<(KeyRange, Share)>) -> Vec<(KeyRange, Share, f64)> {
-    let sum = |of: fn(&Share) -> u64| pieces.iter().map(|(_, share)| of(share)).fold(0, u64::saturating_add);
+fn weighed(pieces: Vec<Cut>, are_in_memtables: bool) -> Vec<(KeyRange, Share, Part)> {
+    let relief: f64 = pieces.iter().map(|piece| piece.relief.total()).sum();
+    if relief > 0.0 {
+        let part =
+            |known: &Relief| Part { part: known.total() / relief, in_memtables: known.in_memtables / relief };
+        let pieces = pieces.into_iter().filter(|piece| piece.relief.total() > relief * PART_MIN);
+        return pieces.map(|piece| (piece.range, piece.share, part(&piece.relief))).collect();
+    }
+    let of = |part: f64| Part { part, in_memtables: if are_in_memtables { part } else { 0.0 } };
+    let sum =
+        |of: fn(&Share) -> u64| pieces.iter().map(|piece| of(&piece.share)).fold(0, u64::saturating_add);
     let (deletions, bytes) = (sum(|share| share.deletions), sum(|share| share.size_bytes));
     if deletions > 0 {
-        let part = |share: &Share| share.deletions as f64 / deletions as f64;
-        let pieces = pieces.into_iter().filter(|(_, share)| share.deletions > 0);
-        return pieces.map(|(range, share)| (range, share, part(&share))).collect();
+        let part = |share: &Share| of(share.deletions as f64 / deletions as f64);
+        let pieces = pieces.into_iter().filter(|piece| piece.share.deletions > 0);
+        return pieces.map(|piece| (piece.range, piece.share, part(&piece.share))).collect();
     }
     let mut filled: Vec<(KeyRange, Share)> = Vec::new();
-    for (range, share) in pieces {
+    for Cut { range, share, .. } in pieces {
         match filled.last_mut() {
             Some((last, sum)) if share.size_bytes == 0 || sum.size_bytes == 0 => {
                 last.end = range.end;
@@ -236,7 +267,7 @@ fn weighed(pieces: Vec<(KeyRange, Share)>) -> Vec<(KeyRange, Share, f64)> {
         0 => 1.0 / count,
         bytes => share.size_bytes as f64 / bytes as f64,
     };
-    filled.into_iter().map(|(range, share)| (range, share, part(&share))).collect()
+    filled.into_iter().map(|(range, share)| (range, share, of(part(&share)))).collect()
 }
 
 /// Parts that become jobs.
@@ -250,6 +281,7 @@ struct Growth<'a> {
 impl<'a> Growth<'a> {
     fn of(input: &'a JobInput<'a>) -> Growth<'a> {
         let mut borders = input.levels.borders();
+        borders.retain(|border| !input.relief.divides_memtables(input.placement, border));
         let ends = input.resting.iter().flat_map(|range| [Some(&range.begin), range.end.as_ref()]);
         borders.extend(ends.flatten().cloned());
         borders.sort();
@@ -338,6 +370,15 @@ impl<'a> Growth<'a> {
         } else {
             limit
         };
+        // Keys between two jobs that nobody hurts in are left alone, unless that is dearer.
+        let is_next = if both.range.begin == job.range.begin {
+            job.range.end.as_ref() == Some(&cell.range.begin)
+        } else {
+            cell.range.end.as_ref() == Some(&job.range.begin)
+        };
+        if !is_next && added_bytes >= cell.price_bytes() {
+            return None;
+        }
         let added = self.value(&both) - self.value(job);
         let is_worth_it = added >= NEIGHBOUR_WORTH_MIN * best.max(0.0) * added_bytes as f64;
         (both.cost_bytes <= limit && added >= 0.0 && is_worth_it).then_some(both)
@@ -348,6 +389,7 @@ impl<'a> Growth<'a> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::facts::evidence::{Counters, Observation, SeekKind, SstFile};
     use crate::facts::options::ColumnFamilyOptions;
     use proptest::prelude::*;
 
@@ -386,6 +428,15 @@ mod tests {
         resting: &[KeyRange],
         slice_bytes_max: u64,
     ) -> Vec<Job> {
+        // Between two known keys nobody knows what lies where.
+        let ends = sites.iter().map(|(range, _)| range).chain(resting);
+        let walk = |range: &KeyRange| Observation {
+            end_key: range.end.clone(),
+            scan: Counters { tombstones_skipped: 10, ..Counters::default() },
+            ..Observation::at(SeekKind::Seek, range.begin.clone())
+        };
+        let walks: Vec<Observation> = ends.map(walk).collect();
+        let walks: Vec<&Observation> = walks.iter().filter(|_| !resting.is_empty()).collect();
         let files: Vec<&SstFile> = files.iter().collect();
         let levels = Levels::of(&files, &ColumnFamilyOptions::default());
         let site = |(range, relief): &'_ (KeyRange, f64)| (range.clone(), *relief);
@@ -401,7 +452,8 @@ mod tests {
         let resting: Vec<&KeyRange> = resting.iter().collect();
         jobs(&JobInput {
             levels: &levels,
-            parts: &files,
+            placement: &Placement::of(&files, &walks, None),
+            relief: &ReliefMap::default(),
             sites: &sites,
             resting: &resting,
             slice_bytes_max,
@@ -510,7 +562,8 @@ mod tests {
         let (sites, value) = ([site], &relief);
         let input = JobInput {
             levels: &levels,
-            parts: &files,
+            placement: &Placement::of(&files, &[], None),
+            relief: &ReliefMap::default(),
             sites: &sites,
             resting: &[],
             slice_bytes_max: KIB,
@@ -583,7 +636,8 @@ mod tests {
             }
             let all: Vec<&SstFile> = files.iter().collect();
             let ranges: Vec<KeyRange> = sites.iter().map(|(range, _)| range.clone()).collect();
-            let inside: u64 = shares(&ranges, &all).iter().map(|share| share.deletions).sum();
+            let placement = Placement::of(&all, &[], None);
+            let inside: u64 = ranges.iter().map(|range| placement.share(range).deletions).sum();
             prop_assert_eq!(jobs.iter().map(|job| job.share.deletions).sum::<u64>(), inside);
         }
 
@@ -602,7 +656,8 @@ mod tests {
                 .collect();
             let input = JobInput {
                 levels: &levels,
-                parts: &all,
+                placement: &Placement::of(&all, &[], None),
+                relief: &ReliefMap::default(),
                 sites: &hurting,
                 resting: &[],
                 slice_bytes_max: limit,

@@ -5,7 +5,7 @@
 
 use super::pins::can_be_dropped;
 use super::rules::{Refused, helps, hurts_enough, is_bytewise, may_be_acted_on, relieves_enough};
-use crate::facts::evidence::{Evidence, SstFile};
+use crate::facts::evidence::Evidence;
 use crate::facts::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::facts::range::KeyRange;
 use crate::limits::throttle::{ThrottleStep, throttle_values};
@@ -252,12 +252,12 @@ impl<'a> Planner<'a> {
         column_family: &str,
         ranges: &[&RangeAssessment],
     ) {
-        let parts: Vec<&SstFile> = family.parts.iter().collect();
         let sites: Vec<Site<'_>> = ranges.iter().map(|range| site(range)).collect();
         let value = |job: &Job| self.ranker.value(&market.prospect(ranges, job));
         let input = JobInput {
             levels: &family.levels,
-            parts: &parts,
+            placement: &family.placement,
+            relief: &family.relief,
             sites: &sites,
             resting: &self.resting(evidence, column_family),
             slice_bytes_max: self.input.policy.slice_bytes_max.bytes(),

@@ -1,59 +1,53 @@
 //! Which ranges an operation's tombstones lie in.
 //!
 //! A record says where an operation began and how many tombstones it skipped, not where they lie. The
-//! SST files say how many deletions lie beside the key: walking from there in the operation's direction uses
-//! them up. What is left over is in no file that was seen. It is in a memtable as far as RocksDB counts
+//! SST files say how many deletions can lie there
+//! ([`crate::lsm::tombstone_placement`]), and it met them as they lie. What is left over is in no file that was seen. It is in a memtable as far as RocksDB counts
 //! deletions there, near where the operation came to an end; the rest is unexplained, shown, and nothing is
 //! promised for it.
 //!
 //! A positioning call looks the way that its kind says, the scan behind it the way that its end tells: after
 //! a `Seek` with `Prev` behind it the two part at the key.
 
-use crate::facts::evidence::{MemtableDeletions, Observation, SeekKind, SstFile};
+use crate::facts::evidence::{Observation, SeekKind};
 use crate::facts::key::Key;
 use crate::facts::range::KeyRange;
 use crate::loss::read_time::{Events, Loss, events};
-use crate::lsm::share::{Share, share_of, share_of_all};
-use crate::rank::candidate::{CandidateInput, candidates, overlapping, shares};
+use crate::lsm::share::Share;
+use crate::lsm::tombstone_placement::{Met, Placement};
+use crate::rank::candidate::{CandidateInput, candidates};
 use crate::rank::join::RangeRow;
-
-/// Files are spread unevenly inside a range, so an operation may have passed this many times more live
-/// entries than it stepped over by RocksDB's own count.
-const LIVE_ENTRIES_FACTOR: u64 = 4;
-/// And this many more, for small counts.
-const LIVE_ENTRIES_SLACK: u64 = 1000;
+use std::collections::BTreeMap;
 
 /// One column family, cut into candidate ranges.
 pub(crate) struct ColumnFamily<'a> {
     pub(crate) ranges: Vec<KeyRange>,
-    shares: Vec<Share>,
-    files_in_range: Vec<Vec<&'a SstFile>>,
-    /// Deletions in its memtables: no operation can have met more of them there. 0 where RocksDB could not be
-    /// asked.
-    memtable_deletions: u64,
+    placement: &'a Placement,
+    /// Deletions before each range: in files and in memtables.
+    deletions: Vec<(f64, f64)>,
     /// Number of the first range among all column families' ranges.
     first_range: u32,
 }
 
+/// Where tombstones are counted whose place is not known: at the edge of what is deleted, where the operation
+/// came to an end. Where that is not known, near its start.
+fn fresh_end(operation: &Observation) -> Option<&Key> {
+    match (&operation.end_key, operation.kind) {
+        (Some(end), _) => Some(end),
+        (None, SeekKind::SeekToLast) => None,
+        (None, _) => Some(&operation.key),
+    }
+}
+
 impl<'a> ColumnFamily<'a> {
     pub(crate) fn new(
-        parts: &[&'a SstFile],
         input: &CandidateInput<'_>,
-        memtables: Option<MemtableDeletions>,
+        placement: &'a Placement,
         first_range: u32,
     ) -> ColumnFamily<'a> {
         let ranges = candidates(input);
-        let shares = shares(&ranges, parts);
-        let mut files_in_range: Vec<Vec<&SstFile>> = vec![Vec::new(); ranges.len()];
-        for file in parts {
-            for index in overlapping(&ranges, file) {
-                if let Some(list) = files_in_range.get_mut(index) {
-                    list.push(file);
-                }
-            }
-        }
-        let memtable_deletions = memtables.map_or(0, MemtableDeletions::total);
-        ColumnFamily { ranges, shares, files_in_range, memtable_deletions, first_range }
+        let deletions = ranges.iter().map(|range| placement.deletions_before(&range.begin)).collect();
+        ColumnFamily { ranges, placement, deletions, first_range }
     }
 
     /// The range with this number among all column families' ranges.
@@ -61,35 +55,40 @@ impl<'a> ColumnFamily<'a> {
         self.ranges.get(usize::try_from(number.checked_sub(self.first_range)?).ok()?)
     }
 
-    /// One row per range and file that overlap.
+    /// One row per range.
     pub(crate) fn file_shares(&self) -> Vec<RangeRow> {
-        let rows = self.ranges.iter().zip(&self.files_in_range).zip(self.first_range..);
-        let rows = rows.flat_map(|((range, files), number)| {
-            let row =
-                move |file| RangeRow { range: number, share: share_of(file, range), ..RangeRow::default() };
-            files.iter().copied().map(row)
-        });
-        rows.collect()
+        let rows = self.ranges.iter().zip(self.first_range..);
+        let row = |(range, number)| RangeRow {
+            range: number,
+            share: self.placement.share(range),
+            ..RangeRow::default()
+        };
+        rows.map(row).collect()
     }
 
     /// One row per range in which the operation lost time; they add up to what the operation stands for.
     pub(crate) fn observation_shares(&self, operation: &Observation, loss: Loss) -> Vec<RangeRow> {
         let Events { tombstones, block_reads, block_cache_hits } = events(operation);
-        let start = self.start(operation);
-        let end = operation.end_key.as_ref().map(|key| self.index_of(key));
-        let (mut parts, left_over) = self.walk_all(operation, start, end, tombstones);
-        // Tombstones that no file knows were written last: they lie at the edge of what is deleted, where
-        // the operation came to an end. Where that is not known, near its start.
-        let fresh = end.unwrap_or(start);
-        let in_memtables = left_over.min(self.memtable_deletions);
-        if (left_over > 0 || parts.is_empty()) && !parts.iter().any(|part| part.0 == fresh) {
-            parts.push((fresh, 0));
+        let (met, unexplained) = self.placement.met(operation, tombstones);
+        // By range: in files, in memtables, and those whose place is not known.
+        let mut parts: BTreeMap<usize, [u64; 3]> = BTreeMap::new();
+        let mut add = |index: usize, kind: usize, count: u64| {
+            let part = parts.entry(index).or_default();
+            part.get_mut(kind).into_iter().for_each(|sum| *sum += count);
+        };
+        for met in &met {
+            for (kind, count) in [met.in_files, met.in_memtables].into_iter().enumerate() {
+                self.in_ranges(met, kind, count).into_iter().for_each(|(index, part)| add(index, kind, part));
+            }
+        }
+        let fresh =
+            fresh_end(operation).map_or(self.ranges.len().saturating_sub(1), |key| self.index_of(key));
+        if unexplained > 0 || tombstones == 0 {
+            add(fresh, 2, unexplained);
         }
         let mut taken = 0;
         let mut rows = Vec::with_capacity(parts.len());
-        for (index, in_files) in parts {
-            let (memtable_tombstones, unexplained_tombstones) =
-                if index == fresh { (in_memtables, left_over - in_memtables) } else { (0, 0) };
+        for (index, [in_files, memtable_tombstones, unexplained_tombstones]) in parts {
             let explained = taken + in_files + memtable_tombstones;
             let end = explained + unexplained_tombstones;
             // Differences of running sums: the parts add up exactly.
@@ -118,122 +117,36 @@ impl<'a> ColumnFamily<'a> {
         rows
     }
 
-    /// Index of the range that holds the operation's first key.
-    fn start(&self, operation: &Observation) -> usize {
-        match operation.kind {
-            SeekKind::SeekToFirst => 0,
-            SeekKind::SeekToLast => self.ranges.len().saturating_sub(1),
-            SeekKind::Seek | SeekKind::SeekForPrev => self.index_of(&operation.key),
-        }
-    }
-
     /// Index of the range that holds a key.
     fn index_of(&self, key: &Key) -> usize {
         self.ranges.partition_point(|range| range.begin <= *key).saturating_sub(1)
     }
 
-    /// Walks the operation's legs, one after the other: range and tombstones each, and what is left over.
-    /// What the files do not have on one side of the key is looked for on the other one as well.
-    fn walk_all(
-        &self,
-        operation: &Observation,
-        start: usize,
-        end: Option<usize>,
-        tombstones: u64,
-    ) -> (Vec<(usize, u64)>, u64) {
-        let mut parts: Vec<(usize, u64)> = Vec::new();
-        let mut left_over = 0_u64;
-        for leg in legs(operation, end, tombstones) {
-            let leg = Leg { tombstones: leg.tombstones + left_over, ..leg };
-            let (leg_parts, leg_left_over) = self.walk(operation, start, &leg);
-            for (index, part) in leg_parts {
-                // Only the range that both begin in can be met twice.
-                match parts.iter_mut().find(|known| known.0 == index) {
-                    Some(known) => known.1 += part,
-                    None => parts.push((index, part)),
-                }
-            }
-            left_over = leg_left_over;
+    /// The ranges that a leg met tombstones of a kind in, and how many in each.
+    fn in_ranges(&self, met: &Met, kind: usize, count: u64) -> Vec<(usize, u64)> {
+        let of = |(in_files, in_memtables): (f64, f64)| if kind == 0 { in_files } else { in_memtables };
+        let (low, high) = met.grid;
+        let (low, high) = (of(self.placement.deletions_at(low)), of(self.placement.deletions_at(high)));
+        if count == 0 || high <= low {
+            return Vec::new();
         }
-        (parts, left_over)
-    }
-
-    /// Uses up deletions from the start in the leg's direction: range and tombstones each, and what
-    /// is left over. Where it is known in which range the leg ended, no further than that.
-    fn walk(&self, operation: &Observation, start: usize, leg: &Leg) -> (Vec<(usize, u64)>, u64) {
-        let last = self.ranges.len().saturating_sub(1);
-        let mut order: Box<dyn Iterator<Item = usize>> = match (leg.is_forward, leg.end) {
-            (true, end) => Box::new(start..=end.unwrap_or(last).min(last)),
-            (false, end) => Box::new((end.unwrap_or(0)..=start).rev()),
-        };
-        let stepped_over = operation.total().keys_skipped;
-        let mut live_left =
-            stepped_over.saturating_mul(LIVE_ENTRIES_FACTOR).saturating_add(LIVE_ENTRIES_SLACK);
-        let mut left_over = leg.tombstones;
+        let first = self.deletions.partition_point(|before| of(*before) <= low).saturating_sub(1);
+        let mut given = 0;
         let mut parts = Vec::new();
-        while left_over > 0 {
-            let Some(index) = order.next() else { break };
-            let ahead = self.ahead(operation, start, index, leg.is_forward);
-            let part = left_over.min(ahead.deletions);
-            if part > 0 {
-                parts.push((index, part));
-                left_over -= part;
+        for index in first..self.ranges.len() {
+            let end = self.deletions.get(index + 1).map_or(f64::INFINITY, |before| of(*before)).min(high);
+            let share = ((end - low) / (high - low)).clamp(0.0, 1.0);
+            let up_to = ((count as f64 * share).round() as u64).clamp(given, count);
+            if up_to > given {
+                parts.push((index, up_to - given));
+                given = up_to;
             }
-            // An operation cannot have come past more live entries than it stepped over.
-            match live_left.checked_sub(ahead.live_entries()) {
-                Some(left) => live_left = left,
-                None => break,
+            if end >= high {
+                break;
             }
         }
-        (parts, left_over)
+        parts
     }
-
-    /// What of a range lies ahead of the operation: all of it, but in the first only what is on that side of
-    /// the key.
-    fn ahead(&self, operation: &Observation, start: usize, index: usize, is_forward: bool) -> Share {
-        let whole = self.shares.get(index).copied().unwrap_or_default();
-        let (Some(range), Some(files)) = (self.ranges.get(index), self.files_in_range.get(index)) else {
-            return whole;
-        };
-        let ahead = match operation.kind {
-            _ if index != start => return whole,
-            SeekKind::SeekToFirst | SeekKind::SeekToLast => return whole,
-            // The key itself is the positioning call's.
-            SeekKind::Seek if is_forward => KeyRange::new(operation.key.clone(), range.end.clone()),
-            SeekKind::Seek => KeyRange::new(range.begin.clone(), Some(operation.key.clone())),
-            SeekKind::SeekForPrev if is_forward => {
-                KeyRange::new(operation.key.successor(), range.end.clone())
-            }
-            SeekKind::SeekForPrev => KeyRange::new(range.begin.clone(), Some(operation.key.successor())),
-        };
-        ahead.map_or_else(Share::default, |ahead| share_of_all(files.iter().copied(), &ahead))
-    }
-}
-
-/// A part of an operation that goes one way from its key.
-struct Leg {
-    is_forward: bool,
-    /// Index of the range that it ended in, where that is known.
-    end: Option<usize>,
-    tombstones: u64,
-}
-
-/// The operation's legs: one, or two where its scan turned back over the key that it was positioned at.
-fn legs(operation: &Observation, end: Option<usize>, tombstones: u64) -> Vec<Leg> {
-    let seeks_forward = operation.kind.is_forward();
-    let scans_forward = match (&operation.end_key, operation.kind) {
-        (None, _) | (_, SeekKind::SeekToFirst | SeekKind::SeekToLast) => seeks_forward,
-        (Some(end), SeekKind::Seek) => *end >= operation.key,
-        (Some(end), SeekKind::SeekForPrev) => *end > operation.key,
-    };
-    if scans_forward == seeks_forward {
-        return vec![Leg { is_forward: seeks_forward, end, tombstones }];
-    }
-    let scanned = operation.scan.tombstones_skipped.min(tombstones);
-    vec![
-        Leg { is_forward: seeks_forward, end: None, tombstones: tombstones - scanned },
-        Leg { is_forward: scans_forward, end, tombstones: scanned },
-    ]
 }
 
 /// `total × part / whole`, rounded down; `total` where the part is the whole.
@@ -247,10 +160,9 @@ fn portion(total: u64, part: u64, whole: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::evidence::EventCosts;
     use crate::facts::evidence::{BlockFetches, Counters};
+    use crate::facts::evidence::{EventCosts, MemtableDeletions, SstFile};
     use crate::facts::key::Key;
-    use crate::lsm::tombstone_placement::{Walks, concentrate};
     use proptest::prelude::*;
 
     fn key() -> impl Strategy<Value = Key> {
@@ -324,16 +236,17 @@ mod tests {
     /// range.
     fn placed(files: &[SstFile], operation: &Observation) -> Vec<(Key, u64, u64)> {
         let files: Vec<&SstFile> = files.iter().collect();
+        let placement = Placement::of(&files, &[operation], None);
         let input = CandidateInput {
             files: &files,
-            parts: &files,
+            placement: &placement,
             observations: &[operation],
             prefix_rule: Some(crate::facts::prefix::PrefixRule::Bytes(1)),
             kept: &[],
             range_bytes_max: 1 << 30,
             density: 0.1,
         };
-        let family = ColumnFamily::new(&files, &input, None, 0);
+        let family = ColumnFamily::new(&input, &placement, 0);
         let shares = family.observation_shares(operation, EventCosts::default().loss(operation));
         let begin = |number| family.range(number).map(|range| range.begin.clone()).unwrap_or_default();
         let elsewhere = |share: &RangeRow| share.memtable_tombstones + share.unexplained_tombstones;
@@ -384,19 +297,18 @@ mod tests {
             memtables in proptest::option::of(0u64..200_000),
         ) {
             let files: Vec<&SstFile> = files.iter().collect();
-            let parts = concentrate(&files, &Walks::of([&operation]));
-            let parts: Vec<&SstFile> = parts.iter().collect();
+            let deletions = memtables.map(|active| MemtableDeletions { active, immutable: active / 3 });
+            let placement = Placement::of(&files, &[&operation], deletions);
             let input = CandidateInput {
                 files: &files,
-                parts: &parts,
+                placement: &placement,
                 observations: &[&operation],
                 prefix_rule: Some(crate::facts::prefix::PrefixRule::Bytes(2)),
                 kept: &[],
                 range_bytes_max,
                 density: 0.1,
             };
-            let deletions = memtables.map(|active| MemtableDeletions { active, immutable: active / 3 });
-            let family = ColumnFamily::new(&parts, &input, deletions, 7);
+            let family = ColumnFamily::new(&input, &placement, 7);
             let loss = EventCosts::default().loss(&operation);
             let shares = family.observation_shares(&operation, loss);
             let sum = |value: fn(&RangeRow) -> u64| shares.iter().map(value).sum::<u64>();

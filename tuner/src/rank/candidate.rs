@@ -10,7 +10,8 @@ use crate::facts::evidence::{Observation, SstFile};
 use crate::facts::prefix::PrefixRule;
 use crate::facts::{key::Key, range::KeyRange};
 use crate::loss::read_time::events;
-use crate::lsm::share::{Share, share_of, split};
+use crate::lsm::share::{Share, split};
+use crate::lsm::tombstone_placement::Placement;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most candidate ranges of one column family; attributing an operation may walk through all of them.
@@ -34,8 +35,8 @@ const KEPT_RANGES_MAX: usize = 256;
 pub struct CandidateInput<'a> {
     /// Its live files.
     pub files: &'a [&'a SstFile],
-    /// The same for the statistics, see [`mod@crate::lsm::tombstone_placement`].
-    pub parts: &'a [&'a SstFile],
+    /// What they hold where.
+    pub placement: &'a Placement,
     /// Painful operations in it.
     pub observations: &'a [&'a Observation],
     /// How its keys begin.
@@ -59,7 +60,7 @@ pub fn candidates(input: &CandidateInput<'_>) -> Vec<KeyRange> {
     let mut hard = hard_borders(input);
     hard.extend(borders_around_ends(input.observations, &sst_borders));
     let cuts: Vec<Key> = hard.iter().cloned().chain(sst_borders).collect();
-    let pieces = pieces(split(&KeyRange::everything(), &cuts), input.parts, &widest);
+    let pieces = pieces(split(&KeyRange::everything(), &cuts), input.placement, &widest);
     let ranges = merge(&pieces, &hard, input.range_bytes_max, Some(input.density));
     if ranges.len() <= CANDIDATES_MAX {
         return ranges;
@@ -139,21 +140,8 @@ fn sst_borders(files: &[&SstFile]) -> Vec<Key> {
     borders.into_iter().step_by(step).collect()
 }
 
-/// The shares of all files in each of some ranges that are in order and cover all keys.
-pub(crate) fn shares(ranges: &[KeyRange], files: &[&SstFile]) -> Vec<Share> {
-    let mut shares = vec![Share::default(); ranges.len()];
-    for file in files {
-        for index in overlapping(ranges, file) {
-            if let (Some(range), Some(share)) = (ranges.get(index), shares.get_mut(index)) {
-                *share = share.plus(share_of(file, range));
-            }
-        }
-    }
-    shares
-}
-
 /// Which of some ranges, in order and covering all keys, a file overlaps.
-pub(crate) fn overlapping(ranges: &[KeyRange], file: &SstFile) -> std::ops::Range<usize> {
+fn overlapping(ranges: &[KeyRange], file: &SstFile) -> std::ops::Range<usize> {
     let first = ranges.partition_point(|range| range.end.as_ref().is_some_and(|end| *end <= file.smallest));
     let behind = ranges.partition_point(|range| range.begin <= file.largest);
     first..behind.max(first)
@@ -167,8 +155,8 @@ struct Piece {
     filled: bool,
 }
 
-fn pieces(ranges: Vec<KeyRange>, files: &[&SstFile], widest: &[&SstFile]) -> Vec<Piece> {
-    let shares = shares(&ranges, files);
+fn pieces(ranges: Vec<KeyRange>, placement: &Placement, widest: &[&SstFile]) -> Vec<Piece> {
+    let shares: Vec<Share> = ranges.iter().map(|range| placement.share(range)).collect();
     let mut filled = vec![false; ranges.len()];
     for file in widest {
         overlapping(&ranges, file)
@@ -242,10 +230,11 @@ mod tests {
             let observations: Vec<Observation> = ends.into_iter().map(observation).collect();
             let rule = PrefixRule::Delimiter { delimiter: b'/', count: 2 };
             let kept = kept.and_then(|(begin, end)| KeyRange::new(begin, end));
+            let (files, seen) = (files.iter().collect::<Vec<_>>(), observations.iter().collect::<Vec<_>>());
             let ranges = candidates(&CandidateInput {
-                files: &files.iter().collect::<Vec<_>>(),
-                parts: &files.iter().collect::<Vec<_>>(),
-                observations: &observations.iter().collect::<Vec<_>>(),
+                files: &files,
+                placement: &Placement::of(&files, &seen, None),
+                observations: &seen,
                 prefix_rule: Some(rule),
                 kept: &kept.iter().collect::<Vec<_>>(),
                 range_bytes_max,
@@ -290,7 +279,7 @@ mod tests {
         let files: Vec<&SstFile> = files.iter().collect();
         let input = CandidateInput {
             files: &files,
-            parts: &files,
+            placement: &Placement::of(&files, &[], None),
             observations: &[],
             prefix_rule: None,
             kept: &[],

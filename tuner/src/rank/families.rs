@@ -3,7 +3,8 @@
 use crate::facts::evidence::{Evidence, Observation, SstFile};
 use crate::facts::options::ColumnFamilyOptions;
 use crate::lsm::cost::Levels;
-use crate::lsm::tombstone_placement::{Walks, concentrate};
+use crate::lsm::tombstone_placement::Placement;
+use crate::rank::relief_map::ReliefMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most observations of one window that are looked at; the rest counts as lost records do.
@@ -12,8 +13,10 @@ pub const OBSERVATIONS_MAX: usize = 100_000;
 /// One column family that readers were seen in.
 pub struct Family {
     pub(crate) levels: Levels,
-    /// Its files for the statistics: deletions where readers walked over them.
-    pub(crate) parts: Vec<SstFile>,
+    /// What its files hold where.
+    pub(crate) placement: Placement,
+    /// Where its readers lose time to what they hold.
+    pub(crate) relief: ReliefMap,
     pub(crate) options: ColumnFamilyOptions,
 }
 
@@ -41,8 +44,9 @@ impl Family {
         let files: Vec<&SstFile> = evidence.files.iter().filter(|file| file.column_family == name).collect();
         let options = evidence.options_of(name);
         let levels = Levels::of_linked(&files, &options, &evidence.linked_files);
-        let parts = concentrate(&files, &Walks::of(observations.iter().copied()));
-        Family { levels, parts, options }
+        let placement = Placement::of(&files, observations, evidence.memtables.get(name).copied());
+        let relief = ReliefMap::of(&placement, observations, &evidence.event_costs());
+        Family { levels, placement, relief, options }
     }
 }
 

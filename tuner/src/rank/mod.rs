@@ -6,6 +6,7 @@ mod families;
 pub(crate) mod join;
 mod quiet;
 pub mod ranker;
+pub(crate) mod relief_map;
 
 pub(crate) use self::families::families_with_files;
 pub use self::families::{Families, Family, OBSERVATIONS_MAX, families};
@@ -254,18 +255,16 @@ impl<'a> Picture<'a> {
         let waiting =
             evidence.past_actions.iter().filter(|past| past.column_family == name && past.awaits_verdict);
         let kept: Vec<&KeyRange> = waiting.map(|past| &past.range).collect();
-        let parts: Vec<&SstFile> = family.parts.iter().collect();
         let input = CandidateInput {
             files: &files,
-            parts: &parts,
+            placement: &family.placement,
             observations,
             prefix_rule: target_policy.prefix_rule(name),
             kept: &kept,
             range_bytes_max: assessor.policy.range_bytes_max.bytes(),
             density: assessor.policy.thresholds.density,
         };
-        let memtables = evidence.memtables.get(name).copied();
-        let cut = ColumnFamily::new(&parts, &input, memtables, self.next_range);
+        let cut = ColumnFamily::new(&input, &family.placement, self.next_range);
         let ranges = u32::try_from(cut.ranges.len()).unwrap_or(u32::MAX);
         self.next_range = self.next_range.saturating_add(ranges);
         self.file_shares.extend(cut.file_shares());
