@@ -87,7 +87,9 @@ impl Levels {
                 level.push(File::of(file, span).linked(linked_files.contains(&file.number)));
             }
         }
-        levels.iter_mut().for_each(|level| level.sort_by(|one, two| one.begin.total_cmp(&two.begin)));
+        let order =
+            |one: &File, two: &File| one.begin.total_cmp(&two.begin).then(one.end.total_cmp(&two.end));
+        levels.iter_mut().for_each(|level| level.sort_by(order));
         let apart = |pair: &[File]| matches!(pair, [one, two] if one.end <= two.begin);
         let is_level0_disjoint = levels.first().is_none_or(|level| level.windows(2).all(apart));
         let size_bytes = files.iter().map(|file| file.size_bytes).fold(0, u64::saturating_add);
