@@ -79,7 +79,7 @@ impl Levels {
         let deepest = files.iter().map(|file| place(file)).max().unwrap_or(0);
         let stated = usize::try_from(options.num_levels).unwrap_or(LEVELS_MAX);
         let mut levels: Vec<Vec<File>> = vec![Vec::new(); stated.clamp(2, LEVELS_MAX).max(deepest + 1)];
-        let spans: Vec<_> = files.iter().map(|file| span_of(file)).collect();
+        let spans: Vec<_> = files.iter().map(|file| Mark::around(file)).collect();
         let entries: Vec<u64> = files.iter().map(|file| file.entries).collect();
         let (ruler, places) = Ruler::of(&spans, &entries);
         for (file, span) in files.iter().zip(places) {
@@ -212,12 +212,6 @@ impl Levels {
         }
         Box::new(level.get(overlapping(level, span)).unwrap_or(&[]).iter())
     }
-}
-
-/// A file's keys; the wrong way round only in a broken one.
-fn span_of(file: &SstFile) -> (Mark<'_>, Mark<'_>) {
-    let (smallest, largest) = (&file.smallest, &file.largest);
-    (Mark::before(smallest.min(largest)), Mark::behind(largest.max(smallest)))
 }
 
 /// Whether files from L1 on share no more than a key with the next one.

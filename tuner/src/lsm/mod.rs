@@ -2,6 +2,7 @@
 
 pub(crate) mod compaction_simulator;
 pub mod cost;
+pub(crate) mod kept;
 pub mod replaced;
 pub mod rest;
 pub(crate) mod ruler;

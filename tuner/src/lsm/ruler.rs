@@ -6,6 +6,7 @@
 //! ruler, and between two of them lie as many entries as the files have there that reach over both. Keys of
 //! other bytes in the same order give the same ruler.
 
+use crate::facts::evidence::SstFile;
 use crate::facts::key::Key;
 
 /// How often a file's entries are shared out by what all files have: evenly at first, so that what is known
@@ -40,6 +41,12 @@ impl<'k> Mark<'k> {
 
     pub(crate) fn behind(key: &'k Key) -> Mark<'k> {
         Mark { bytes: key.as_bytes(), is_behind: true }
+    }
+
+    /// Where a file's keys begin and end; the wrong way round they are only in a broken one.
+    pub(crate) fn around(file: &'k SstFile) -> (Mark<'k>, Mark<'k>) {
+        let (smallest, largest) = (&file.smallest, &file.largest);
+        (Mark::before(smallest.min(largest)), Mark::behind(largest.max(smallest)))
     }
 }
 

@@ -58,6 +58,8 @@ pub struct Placement {
     entries: Vec<f64>,
     deletions: Vec<f64>,
     memtables: Vec<f64>,
+    /// How thick the files' deletions lie in each interval, compared with the others.
+    thickness: Vec<f64>,
     /// Deletions of the files that begin before each place, and of those that end there or before.
     begun: Vec<f64>,
     ended: Vec<f64>,
@@ -151,12 +153,7 @@ impl Placement {
         observations: &[&Observation],
         memtables: Option<MemtableDeletions>,
     ) -> Placement {
-        let of_files = files.iter().map(|file| {
-            let (smallest, largest) = (&file.smallest, &file.largest);
-            // The wrong way round only in a broken file.
-            (Mark::before(smallest.min(largest)), Mark::behind(largest.max(smallest)))
-        });
-        let spans: Vec<_> = of_files.collect();
+        let spans: Vec<_> = files.iter().map(|file| Mark::around(file)).collect();
         let ends = (spans.iter().map(|span| span.0).min(), spans.iter().map(|span| span.1).max());
         let (first, last) = (ends.0.unwrap_or(Mark::FIRST), ends.1.unwrap_or(Mark::FIRST));
         let all = observations.iter().flat_map(|observation| {
@@ -215,6 +212,32 @@ impl Placement {
     pub(crate) fn sum_within(&self, sums: &[f64], range: &KeyRange) -> f64 {
         let (low, high) = self.sums_at_ends(sums, range);
         (high - low).max(0.0)
+    }
+
+    /// How many intervals the grid has.
+    pub(crate) fn intervals(&self) -> usize {
+        self.grid.len()
+    }
+
+    /// Where a file lies on the grid.
+    pub(crate) fn span_of(&self, file: &SstFile) -> (usize, usize) {
+        let (low, high) = Mark::around(file);
+        let number = |mark| {
+            let place = self.ruler.at(mark);
+            self.grid.partition_point(|other| *other < place)
+        };
+        (number(low), number(high))
+    }
+
+    /// Something that files have, shared out as their deletions are: sums by the grid.
+    pub(crate) fn like_deletions<'f>(&self, amounts: impl Iterator<Item = (&'f SstFile, f64)>) -> Vec<f64> {
+        running(shared_out(&self.thickness, amounts.map(|(file, amount)| (self.span_of(file), amount))))
+    }
+
+    /// Something that files have, shared out as their entries are: sums by the grid.
+    pub(crate) fn like_entries<'f>(&self, amounts: impl Iterator<Item = (&'f SstFile, f64)>) -> Vec<f64> {
+        let lengths = lengths(&self.grid);
+        running(shared_out(&lengths, amounts.map(|(file, amount)| (self.span_of(file), amount))))
     }
 
     fn sums_at_ends(&self, sums: &[f64], range: &KeyRange) -> (f64, f64) {
@@ -434,8 +457,7 @@ impl<'f> Fitting<'f> {
         met: Vec<((usize, usize), f64)>,
         (ends, memtable_deletions): (Vec<usize>, u64),
     ) -> Fitting<'f> {
-        let behind = grid.iter().skip(1).chain(grid.last());
-        let lengths: Vec<f64> = grid.iter().zip(behind).map(|(low, high)| high - low).collect();
+        let lengths = lengths(grid);
         let mut is_end = vec![false; grid.len()];
         ends.into_iter().for_each(|end| is_end.get_mut(end).into_iter().for_each(|is_end| *is_end = true));
         let all: f64 = lengths.iter().sum();
@@ -513,6 +535,7 @@ impl<'f> Fitting<'f> {
             entries: both(|file| file.file.entries as f64),
             deletions: running(spread(thickness, held, Held::deletions)),
             memtables: running(self.memtables.iter().copied()),
+            thickness: thickness.clone(),
             begun: up_to(begun),
             ended: up_to(ended),
             ruler,
@@ -520,6 +543,12 @@ impl<'f> Fitting<'f> {
             memtable_deletions,
         }
     }
+}
+
+/// Entries in each interval of a grid.
+fn lengths(grid: &[f64]) -> Vec<f64> {
+    let behind = grid.iter().skip(1).chain(grid.last());
+    grid.iter().zip(behind).map(|(low, high)| high - low).collect()
 }
 
 /// The same parts of another sum.

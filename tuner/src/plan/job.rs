@@ -27,6 +27,9 @@ pub const PARTS_MAX: usize = 1024;
 /// are off.
 const NEIGHBOUR_WORTH_MIN: f64 = 0.7;
 
+/// A job begins to grow from at most so many parts, which are looked at together.
+const SEEDLING_PARTS_MAX: usize = 4;
+
 /// Where at most this share of what a neighbour costs by itself comes on top, the rest would be paid twice if
 /// it were left to a job of its own.
 const ADDED_SHARE_MAX: f64 = 0.5;
@@ -233,8 +236,8 @@ struct Part {
 }
 
 /// The pieces of a site with their parts of it, which are those of what readers lose there; the others are
-/// left out. Where that is not known it is shared out by deletions. Where none are known, all of its keys are shared out by what files have there: what lies between files
-/// goes with the piece before it.
+/// left out. Where that is not known it is shared out by deletions. Where none are known, all of its keys are
+/// shared out by what files have there: what lies between files goes with the piece before it.
 fn weighed(pieces: Vec<Cut>, are_in_memtables: bool) -> Vec<(KeyRange, Share, Part)> {
     let relief: f64 = pieces.iter().map(|piece| piece.relief.total()).sum();
     if relief > 0.0 {
@@ -328,10 +331,42 @@ impl<'a> Growth<'a> {
         jobs.into_iter().map(|(_, job)| job).collect()
     }
 
+    /// The best job of a few parts around this one, and the places of its first and of its last part: two that
+    /// share what they rewrite may each be worth little by themselves.
+    fn seedling(&self, seed: usize) -> Option<(usize, usize, Job)> {
+        let mut best = (seed, seed, self.cells.get(seed)?.clone());
+        for first in seed.saturating_sub(SEEDLING_PARTS_MAX - 1)..=seed {
+            let mut job: Option<Job> = None;
+            for last in first..first + SEEDLING_PARTS_MAX {
+                let Some(cell) = self.cells.get(last).filter(|_| self.is_taken.get(last) == Some(&false))
+                else {
+                    break;
+                };
+                if job.as_ref().is_some_and(|job| job.range.end.as_ref() != Some(&cell.range.begin)) {
+                    break;
+                }
+                let both = job.map_or_else(|| cell.clone(), |job| job.followed_by(cell));
+                if self.input.resting.iter().any(|range| range.overlaps(&both.range)) {
+                    break;
+                }
+                if last >= seed && last > first {
+                    let priced = both.clone().priced(self.input.levels);
+                    if priced.cost_bytes > self.input.slice_bytes_max {
+                        break;
+                    }
+                    if self.worth(&priced) > self.worth(&best.2) {
+                        best = (first, last, priced);
+                    }
+                }
+                job = Some(both);
+            }
+        }
+        Some(best)
+    }
+
     /// The job around a part, and the place of its first one.
     fn grow(&mut self, seed: usize) -> Option<(usize, Job)> {
-        let (mut first, mut last) = (seed, seed);
-        let mut job = self.cells.get(seed)?.clone();
+        let (mut first, mut last, mut job) = self.seedling(seed)?;
         let mut best = self.worth(&job);
         loop {
             let before = first.checked_sub(1);

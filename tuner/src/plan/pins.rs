@@ -7,11 +7,9 @@
 
 use super::Rule;
 use super::rules::Refused;
-use crate::facts::evidence::{Evidence, MemtableDeletions, SstFile};
-use crate::facts::oldest_snapshot::OldestSnapshot;
-use crate::facts::range::KeyRange;
-use crate::lsm::share::share_of;
-use crate::rank::RangeAssessment;
+use crate::facts::evidence::{Evidence, MemtableDeletions};
+use crate::lsm::kept::Counts;
+use crate::rank::{Family, RangeAssessment};
 use crate::words;
 
 /// From this share of tombstones on that a snapshot may keep nothing is written: what would be dropped now
@@ -23,46 +21,7 @@ const KEPT_SHARE_MIN: f64 = 0.5;
 /// entry.
 const TOMBSTONES_PER_ENTRY_MAX: f64 = 8.0;
 
-/// What files have in some keys. Counts are estimates.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Counts {
-    deletions: f64,
-    /// Those of them that are newer than the snapshot.
-    newer_deletions: f64,
-    /// Entries that a tombstone may hide.
-    entries: f64,
-    /// Those of them that the snapshot sees.
-    older_entries: f64,
-    /// Whether what is in memtables is newer than the snapshot.
-    are_memtables_newer: bool,
-}
-
 impl Counts {
-    /// Of `parts`, which are all files of a column family. What is in files whose sequence numbers are not
-    /// known counts as if there were no snapshot.
-    fn of(parts: &[SstFile], range: &KeyRange, snapshot: &OldestSnapshot) -> Counts {
-        let inside = || parts.iter().filter(|part| range.overlaps_closed(&part.smallest, &part.largest));
-        let lowest = inside().map(|part| part.level).max();
-        let mut counts = Counts::default();
-        for part in inside() {
-            let share = share_of(part, range);
-            let deletions = share.deletions as f64;
-            counts.deletions += deletions;
-            let Some(sequences) = snapshot.files.get(&part.number) else { continue };
-            let newer = sequences.share_newer_than(snapshot.sequence);
-            // A file at the bottom that was written since the snapshot was taken has no others any more.
-            let is_kept = Some(part.level) == lowest && sequences.largest > snapshot.sequence;
-            counts.newer_deletions += if is_kept { deletions } else { deletions * newer };
-            let entries = share.entries.saturating_sub(share.deletions) as f64;
-            counts.entries += entries;
-            counts.older_entries += entries * (1.0 - newer);
-        }
-        // A memtable is newer than what its column family has flushed.
-        let flushed = parts.iter().filter_map(|part| snapshot.files.get(&part.number));
-        counts.are_memtables_newer = flushed.map(|it| it.largest).max() >= Some(snapshot.sequence);
-        counts
-    }
-
     /// The share of tombstones that the snapshot may keep, where `memtable_share` of them lie in memtables.
     fn share_kept(&self, memtable_share: f64, memtables: MemtableDeletions) -> f64 {
         let of = |part: f64, all: f64| if all > 0.0 { (part / all).min(1.0) } else { 0.0 };
@@ -76,14 +35,14 @@ impl Counts {
 }
 
 /// Whether a compaction would drop tombstones that readers of a range skip, in spite of the snapshots that
-/// are held. `parts` are its column family's files for the statistics.
+/// are held. `family` is its column family.
 pub(crate) fn can_be_dropped(
     range: &RangeAssessment,
-    parts: &[SstFile],
+    family: &Family,
     evidence: &Evidence,
 ) -> Result<(), Refused> {
-    let Some(snapshot) = &evidence.oldest_snapshot else { return Ok(()) };
-    let counts = Counts::of(parts, &range.range, snapshot);
+    let (Some(snapshot), Some(kept)) = (&evidence.oldest_snapshot, &family.kept) else { return Ok(()) };
+    let counts = kept.within(&family.placement, &range.range);
     let known = range.tombstones_per_seek - range.unexplained_tombstones_per_seek;
     let memtable_share =
         if known > 0.0 { (range.memtable_tombstones_per_seek / known).clamp(0.0, 1.0) } else { 0.0 };
@@ -108,8 +67,12 @@ pub(crate) fn can_be_dropped(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::evidence::SstFile;
     use crate::facts::key::Key;
-    use crate::facts::oldest_snapshot::Sequences;
+    use crate::facts::oldest_snapshot::{OldestSnapshot, Sequences};
+    use crate::facts::range::KeyRange;
+    use crate::lsm::kept::KeptBySnapshot;
+    use crate::lsm::tombstone_placement::Placement;
 
     const NO_MEMTABLES: MemtableDeletions = MemtableDeletions { active: 0, immutable: 0 };
 
@@ -127,15 +90,19 @@ mod tests {
         }
     }
 
+    fn counts(files: &[&SstFile], snapshot: &OldestSnapshot) -> Counts {
+        let placement = Placement::of(files, &[], None);
+        KeptBySnapshot::of(files, &placement, snapshot).within(&placement, &KeyRange::everything())
+    }
+
     /// A snapshot at 100 of files with these sequence numbers.
     fn kept(files: &[(SstFile, u64, u64)], memtable_share: f64, memtables: MemtableDeletions) -> f64 {
         let numbered = files.iter().map(|(file, smallest, largest)| {
             (file.number, Sequences { smallest: *smallest, largest: *largest })
         });
         let snapshot = OldestSnapshot { sequence: 100, files: numbered.collect() };
-        let parts: Vec<SstFile> = files.iter().map(|(file, ..)| file.clone()).collect();
-        let counts = Counts::of(&parts, &KeyRange::everything(), &snapshot);
-        counts.share_kept(memtable_share, memtables)
+        let files: Vec<&SstFile> = files.iter().map(|(file, ..)| file).collect();
+        counts(&files, &snapshot).share_kept(memtable_share, memtables)
     }
 
     #[test]
@@ -172,8 +139,7 @@ mod tests {
     #[test]
     fn files_that_are_not_known_are_as_without_a_snapshot() {
         let snapshot = OldestSnapshot { sequence: 100, files: Default::default() };
-        let parts = [file(1, 6, 1000, 0), file(2, 0, 900, 900)];
-        let counts = Counts::of(&parts, &KeyRange::everything(), &snapshot);
+        let counts = counts(&[&file(1, 6, 1000, 0), &file(2, 0, 900, 900)], &snapshot);
         assert_eq!((counts.deletions, counts.share_kept(0.0, NO_MEMTABLES)), (900.0, 0.0));
     }
 }

@@ -190,7 +190,7 @@ impl<'a> Planner<'a> {
         };
         let helps = helps(range);
         if helps.is_ok() || !self.ranker.needs_readers() {
-            can_be_dropped(range, &family.parts, evidence)?;
+            can_be_dropped(range, family, evidence)?;
         }
         let remedy = match helps {
             _ if !self.ranker.needs_readers() => {

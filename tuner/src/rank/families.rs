@@ -3,6 +3,7 @@
 use crate::facts::evidence::{Evidence, Observation, SstFile};
 use crate::facts::options::ColumnFamilyOptions;
 use crate::lsm::cost::Levels;
+use crate::lsm::kept::KeptBySnapshot;
 use crate::lsm::tombstone_placement::Placement;
 use crate::rank::relief_map::ReliefMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,8 @@ pub struct Family {
     pub(crate) placement: Placement,
     /// Where its readers lose time to what they hold.
     pub(crate) relief: ReliefMap,
+    /// What the oldest RocksDB snapshot may keep, while one is held.
+    pub(crate) kept: Option<KeptBySnapshot>,
     pub(crate) options: ColumnFamilyOptions,
 }
 
@@ -46,7 +49,9 @@ impl Family {
         let levels = Levels::of_linked(&files, &options, &evidence.linked_files);
         let placement = Placement::of(&files, observations, evidence.memtables.get(name).copied());
         let relief = ReliefMap::of(&placement, observations, &evidence.event_costs());
-        Family { levels, placement, relief, options }
+        let snapshot = evidence.oldest_snapshot.as_ref();
+        let kept = snapshot.map(|snapshot| KeptBySnapshot::of(&files, &placement, snapshot));
+        Family { levels, placement, relief, kept, options }
     }
 }
 
