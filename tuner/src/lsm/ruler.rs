@@ -30,8 +30,8 @@ impl<'k> Mark<'k> {
     /// Before all keys.
     pub(crate) const FIRST: Mark<'static> = Mark { bytes: &[], is_behind: false };
 
-    /// Right before a key. A key that ends with the least byte is the next one to the rest of it, so before it
-    /// is behind that.
+    /// Right before a key. A key that ends with the least byte is the next one to the rest of it, so before
+    /// it is behind that.
     pub(crate) fn before(key: &'k Key) -> Mark<'k> {
         match key.as_bytes() {
             [rest @ .., 0] => Mark { bytes: rest, is_behind: true },

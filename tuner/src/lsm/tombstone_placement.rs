@@ -347,8 +347,8 @@ impl Placement {
         Met { grid, in_files, in_memtables }
     }
 
-    /// The same where it is not known where a leg ended: as near to its beginning as there are enough, and not
-    /// behind more live entries than it can have stepped over.
+    /// The same where it is not known where a leg ended: as near to its beginning as there are enough, and
+    /// not behind more live entries than it can have stepped over.
     fn met_towards(&self, leg: &Leg<'_>, keys_skipped: u64, tombstones: u64, left: &Left) -> Met {
         let Some(last) = self.grid.len().checked_sub(1) else { return Met::default() };
         let live_most = keys_skipped.saturating_mul(LIVE_ENTRIES_FACTOR).saturating_add(LIVE_ENTRIES_SLACK);

@@ -331,8 +331,8 @@ impl<'a> Growth<'a> {
         jobs.into_iter().map(|(_, job)| job).collect()
     }
 
-    /// The best job of a few parts around this one, and the places of its first and of its last part: two that
-    /// share what they rewrite may each be worth little by themselves.
+    /// The best job of a few parts around this one, and the places of its first and of its last part: two
+    /// that share what they rewrite may each be worth little by themselves.
     fn seedling(&self, seed: usize) -> Option<(usize, usize, Job)> {
         let mut best = (seed, seed, self.cells.get(seed)?.clone());
         for first in seed.saturating_sub(SEEDLING_PARTS_MAX - 1)..=seed {

@@ -1,10 +1,10 @@
 //! Which ranges an operation's tombstones lie in.
 //!
-//! A record says where an operation began and how many tombstones it skipped, not where they lie. The
-//! SST files say how many deletions can lie there
-//! ([`crate::lsm::tombstone_placement`]), and it met them as they lie. What is left over is in no file that was seen. It is in a memtable as far as RocksDB counts
-//! deletions there, near where the operation came to an end; the rest is unexplained, shown, and nothing is
-//! promised for it.
+//! A record says where an operation began and how many tombstones it skipped, not where they lie. The SST
+//! files say how many deletions can lie there ([`crate::lsm::tombstone_placement`]), and it met them as they
+//! lie. What is left over is in no file that was seen. It is in a memtable as far as RocksDB counts deletions
+//! there, near where the operation came to an end; the rest is unexplained, shown, and nothing is promised
+//! for it.
 //!
 //! A positioning call looks the way that its kind says, the scan behind it the way that its end tells: after
 //! a `Seek` with `Prev` behind it the two part at the key.
