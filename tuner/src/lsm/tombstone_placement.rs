@@ -37,6 +37,9 @@ const LIVE_ENTRIES_FACTOR: u64 = 4;
 /// And this many more, for small counts.
 const LIVE_ENTRIES_SLACK: u64 = 1000;
 
+/// From where to where, on the ruler.
+type Stretch = (f64, f64);
+
 /// Where an operation, or a part of it, met its tombstones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Met {
@@ -103,7 +106,7 @@ impl<'k> Leg<'k> {
     }
 
     /// The whole of it on the ruler, and the part in which its positioning call met tombstones.
-    fn places(&self, ruler: &Ruler) -> Option<((f64, f64), Option<(f64, f64)>)> {
+    fn places(&self, ruler: &Ruler) -> Option<(Stretch, Option<Stretch>)> {
         let (low, high) = self.span().map(|(low, high)| (ruler.at(low), ruler.at(high)))?;
         let (entries, tombstones) = self.sought;
         let length = entries as f64 * ENTRIES_FACTOR + 1.0;
@@ -179,7 +182,7 @@ impl Placement {
         grid.dedup();
         let number = |place: f64| grid.partition_point(|other| *other < place);
         let held = ends.chunks_exact(2).zip(files).filter_map(|(ends, file)| match ends {
-            [low, high] => Some(Held { span: (number(*low), number(*high)), file: *file }),
+            [low, high] => Some(Held { span: (number(*low), number(*high)), file }),
             _ => None,
         });
         let held: Vec<Held<'_>> = held.collect();
@@ -412,26 +415,34 @@ fn interval(grid: &[f64], place: f64, is_before: bool) -> usize {
     }
 }
 
+/// What operations met on one stretch. Whole numbers: an operation that stands for many is as many operations.
+struct MetOn {
+    stretch: Stretch,
+    tombstones: u128,
+    operations: u128,
+}
+
 /// Walks on the ruler, and how many tombstones one operation met on each.
-fn walks(legs: &[(Leg<'_>, u64)], ruler: &Ruler) -> Vec<((f64, f64), f64)> {
-    // Whole numbers: an operation that stands for many is as many operations.
-    let mut sums: BTreeMap<(u64, u64), ((f64, f64), u128, u128)> = BTreeMap::new();
+fn walks(legs: &[(Leg<'_>, u64)], ruler: &Ruler) -> Vec<(Stretch, f64)> {
+    let mut sums: BTreeMap<(u64, u64), MetOn> = BTreeMap::new();
     for (leg, weight) in legs {
         let Some((whole, near)) = leg.places(ruler) else { continue };
         let near = near.map(|near| (near, leg.sought.1));
-        for ((low, high), met) in [(whole, leg.tombstones)].into_iter().chain(near) {
-            let sum = sums.entry((low.to_bits(), high.to_bits())).or_insert(((low, high), 0, 0));
-            sum.1 = sum.1.saturating_add(u128::from(met) * u128::from(*weight));
-            sum.2 = sum.2.saturating_add(u128::from(*weight));
+        for (stretch, met) in [(whole, leg.tombstones)].into_iter().chain(near) {
+            let place = (stretch.0.to_bits(), stretch.1.to_bits());
+            let sum = sums.entry(place).or_insert(MetOn { stretch, tombstones: 0, operations: 0 });
+            sum.tombstones = sum.tombstones.saturating_add(u128::from(met) * u128::from(*weight));
+            sum.operations = sum.operations.saturating_add(u128::from(*weight));
         }
     }
-    let mut walks: Vec<((f64, f64), u128, u128)> = sums.into_values().collect();
+    let mut walks: Vec<MetOn> = sums.into_values().collect();
     if walks.len() > WALKS_MAX {
         // Stable: the order stays where the sums are equal.
-        walks.sort_by_key(|walk| std::cmp::Reverse(walk.1));
+        walks.sort_by_key(|walk| std::cmp::Reverse(walk.tombstones));
         walks.truncate(WALKS_MAX);
     }
-    walks.into_iter().map(|(walk, met, weight)| (walk, met as f64 / weight.max(1) as f64)).collect()
+    let mean = |walk: &MetOn| walk.tombstones as f64 / walk.operations.max(1) as f64;
+    walks.iter().map(|walk| (walk.stretch, mean(walk))).collect()
 }
 
 /// What is known of deletions, and where they are thought to lie.
