@@ -2,7 +2,7 @@
 # Everything is built with the same arguments, so that RocksDB's C++ and Polars are built once.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build build build-demo demo test unit simulate fuzz e2e lint bench-footprint bench-guard bench-overhead bench-workloads test-kernels
+.PHONY: help setup setup-build build build-demo demo test unit simulate fuzz e2e lint bench-footprint bench-guard bench-overhead bench-workloads test-kernels test-monitoring
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
@@ -84,6 +84,11 @@ e2e: build ## End-to-end tests on real processes, with real BPF (root), and prom
 	PATH="$(PATH):$(TOOLS)/prometheus/usr/bin" SEXTON_TOOLS="$(TOOLS)" \
 	    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(AS_ROOT)" \
 	    cargo test $(BUILD) --no-fail-fast --test '*' -- --test-threads=1
+
+test-monitoring: build ## The part of e2e that stages each alert for a real Prometheus, and asks it what the dashboard asks (root, 2 min).
+	PATH="$(PATH):$(TOOLS)/prometheus/usr/bin" SEXTON_TOOLS="$(TOOLS)" \
+	    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(AS_ROOT)" \
+	    cargo test $(BUILD) --test monitoring --test policies -- --test-threads=1
 
 bench-footprint: build ## What the idle agent takes: memory, processor time; then at 500 execs a second (root, 5 min).
 	$(AS_ROOT) $(PROGRAMS)/sexton-footprint

@@ -121,8 +121,8 @@ if [ "$(cat "$tools/mariadb/version" 2>/dev/null)" != "$server" ]; then
     echo "$server" >"$tools/mariadb/version"
 fi
 
-if ! has_program promtool && [ ! -x "$tools/prometheus/usr/bin/promtool" ]; then
-    say "unpacking promtool into $tools: it checks the Prometheus rules (the server is not installed)"
+if { ! has_program promtool || ! has_program prometheus; } && [ ! -x "$tools/prometheus/usr/bin/prometheus" ]; then
+    say "unpacking Prometheus into $tools: it and its server check alerts and dashboard (nothing is installed, no daemon runs)"
     unpack prometheus "$tools/prometheus"
 fi
 

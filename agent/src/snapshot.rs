@@ -104,6 +104,9 @@ pub struct TargetView {
     pub state: TargetState,
     /// Mode that the policy gives it.
     pub mode: String,
+    /// Who compacts in mode act, by the policy: `hook`, `exec`, `sql` or `none`.
+    #[serde(default)]
+    pub executor: String,
     /// RocksDB version, `7.7.3`.
     pub rocksdb_version: String,
     pub module: String,

@@ -26,6 +26,7 @@ pub const RANGES_EXPOSED_MAX: usize = 10;
 pub fn encode(snapshot: &Snapshot, labels: &Labels) -> Result<String, prometheus::Error> {
     let scrape = Scrape::new()?;
     scrape.agent(snapshot);
+    scrape.refusals(snapshot, labels);
     let mut running = BTreeMap::new();
     for (label, target) in labels.shown(snapshot).into_iter().take(TARGETS_EXPOSED_MAX) {
         scrape.target(label, target);
@@ -133,6 +134,7 @@ impl Scrape {
         whole("sexton_target_gaps", target.gaps.len() as u64);
         whole("sexton_target_hook", u64::from(target.hook));
         whole("sexton_target_act_mode", u64::from(target.mode == "act"));
+        self.set("sexton_target_executor_info", &[name, &target.executor], 1.0);
         whole("sexton_target_threads", u64::from(target.threads));
         whole("sexton_target_threads_ended_total", target.threads_ended);
         whole("sexton_target_threads_ended_unread_total", target.threads_ended_unread);
@@ -202,6 +204,17 @@ impl Scrape {
             if let Some(ratio) = range.cache_hit_ratio {
                 self.set("sexton_range_block_cache_hit_ratio", &[label, &rank], ratio);
             }
+        }
+    }
+
+    /// Rules that refuse nothing are left out: there are some forty.
+    fn refusals(&self, snapshot: &Snapshot, labels: &Labels) {
+        let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for refusal in &snapshot.plan.refusals {
+            *counts.entry((labels.of(&refusal.target), &refusal.rule)).or_default() += 1;
+        }
+        for ((label, rule), count) in counts {
+            self.set("sexton_plan_refusals", &[label, rule], count as f64);
         }
     }
 

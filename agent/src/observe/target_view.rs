@@ -100,6 +100,7 @@ impl Watched {
             pid: self.target.process.pid,
             state: self.state(),
             mode: mode_name(self.mode).to_owned(),
+            executor: self.entry.executor.name().to_owned(),
             rocksdb_version: self.target.module.version.to_string(),
             module: self.target.module.path.display().to_string(),
             databases: self

@@ -100,8 +100,11 @@ impl TargetPolicy {
 }
 
 /// Who compacts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ExecutorKind {
     /// Our library inside the target.
     #[default]
@@ -115,6 +118,11 @@ pub enum ExecutorKind {
 }
 
 impl ExecutorKind {
+    /// As in a policy: `hook`.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
     /// Whether it compacts the keys that it is asked for; where not, all of their column family.
     pub fn takes_ranges(self) -> bool {
         self != ExecutorKind::Sql

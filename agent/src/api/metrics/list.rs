@@ -69,6 +69,11 @@ pub const METRICS: &[Metric] = &[
         TARGET,
         "Whether the policy lets Sexton act on the process: 1 in mode act, else 0.",
     ),
+    gauge(
+        "sexton_target_executor_info",
+        &["target", "executor"],
+        "Who compacts in mode act by the policy (hook, exec, sql or none); always 1.",
+    ),
     gauge("sexton_target_threads", TARGET, "Threads of the process with a perf_context at the last reading."),
     counter("sexton_target_threads_ended_total", TARGET, "Threads that ended."),
     counter(
@@ -229,6 +234,11 @@ pub const METRICS: &[Metric] = &[
     gauge("sexton_plan_steps", &[], "Steps of the current plan."),
     gauge("sexton_plan_cost_bytes", &[], "Bytes that the current plan would rewrite."),
     gauge("sexton_plan_budget_bytes", &[], "Bytes that the current plan may spend."),
+    gauge(
+        "sexton_plan_refusals",
+        &["target", "rule"],
+        "Ranges and throttles that the current plan leaves alone, by the rule that says so, as in /api/v1/plan.",
+    ),
     gauge("sexton_actions_running", TARGET, "Actions that run now."),
     gauge("sexton_throttles_failing", TARGET, "Throttles that could not be set, and are tried again."),
     counter(
