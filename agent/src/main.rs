@@ -5,7 +5,10 @@ use sexton::command::{
     Arguments, Command, completions, doctor, events, observe, plan, policy, run, schedule, simulate, targets,
     top,
 };
+use signal_hook::consts::SIGPIPE;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -16,6 +19,9 @@ fn main() -> ExitCode {
         _ => {}
     }
     sexton::log::start(default_log(&arguments.command));
+    if !matches!(arguments.command, Command::Run(_)) {
+        end_with_the_reader();
+    }
     sexton_probe::forward_libbpf_messages();
     let result = match &arguments.command {
         Command::Run(arguments) => run::run(arguments),
@@ -35,6 +41,15 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
+    }
+}
+
+/// Whoever reads the output may have enough of it, as `head` has. That ends a command as it ends any program,
+/// where Rust would make an error of it. An agent that runs has sockets of its own, and lives on.
+fn end_with_the_reader() {
+    let is_wanted = Arc::new(AtomicBool::new(true));
+    if let Err(error) = signal_hook::flag::register_conditional_default(SIGPIPE, is_wanted) {
+        tracing::debug!(%error, "SIGPIPE stays ignored");
     }
 }
 

@@ -10,6 +10,7 @@ use sexton_tests::bpf_objects::BpfObjects;
 use sexton_tests::process::{Lines, Process};
 use sexton_tests::{agent, artifact, http};
 use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -196,5 +197,19 @@ fn a_socket_that_is_handed_over_is_served_on_any_kernel() -> Result<()> {
     http::get(([127, 0, 0, 1], port).into(), "/healthz")?;
     agent.signal(Signal::TERM)?;
     ensure!(agent.wait(LIMIT)?.success(), "the agent has failed");
+    Ok(())
+}
+
+/// As `sexton policy schema | head` does, but every time before the first byte.
+#[test]
+fn a_reader_that_has_gone_ends_a_command_quietly() -> Result<()> {
+    let (reader, writer) = std::io::pipe()?;
+    drop(reader);
+    let mut command = Command::new(artifact::built("sexton")?);
+    let output = command.args(["policy", "schema"]).stdout(writer).stderr(Stdio::piped()).spawn()?;
+    let output = output.wait_with_output()?;
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(stderr.is_empty(), "it said:\n{stderr}");
+    ensure!(output.status.signal() == Some(libc::SIGPIPE), "exit status {}", output.status);
     Ok(())
 }
