@@ -11,11 +11,10 @@
 //! at all are keys that were overwritten, and whether a file whose ends enclose the range holds a key of it:
 //! RocksDB looks and passes over such levels at the top, so a prediction is rather too high than too low.
 
-use crate::facts::evidence::SstFile;
 use crate::facts::options::ColumnFamilyOptions;
-use crate::facts::range::KeyRange;
 use crate::lsm::cost::{Bottommost, Prediction};
-use crate::lsm::ruler::{Mark, Ruler};
+use crate::lsm::level_view::LevelView;
+use crate::lsm::placed::{File, Span, portion};
 
 /// Most jobs of one compaction that are walked through; of RocksDB's default size they rewrite 800 GiB, more
 /// than any budget pays for.
@@ -30,138 +29,12 @@ const ALL_OUTPUTS_MAX: usize = 1024;
 /// Most parts that the keys of a job's input are divided into for cutting its output.
 const PARTS_MAX: usize = 128;
 
-/// What an entry takes besides its key and value: sequence number, type and lengths.
-const ENTRY_OVERHEAD_BYTES: u64 = 11;
-
 /// Share of its full size from which on RocksDB ends a file where one of the level below ends, and by how
 /// much that share grows with each such place that it has passed, up to the last one.
 const EARLY_END_SHARE: (f64, f64, f64) = (0.5, 0.1, 0.9);
 
 /// Where files below tell where to end one, it may become larger than its full size by this factor.
 const LATE_END_FACTOR: f64 = 2.0;
-
-/// A file, live or written by the walk.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct File {
-    /// Where its keys begin and where they end, by the column family's ruler.
-    pub(crate) begin: f64,
-    pub(crate) end: f64,
-    /// Bytes of a key.
-    key_bytes: u64,
-    size_bytes: u64,
-    entries: u64,
-    deletions: u64,
-    /// Whether this compaction has written it.
-    is_new: bool,
-    /// Whether a hard link elsewhere keeps it on the disk.
-    is_linked: bool,
-}
-
-impl File {
-    pub(crate) fn of(file: &SstFile, (begin, end): (f64, f64)) -> File {
-        File {
-            begin,
-            end,
-            key_bytes: file.smallest.as_bytes().len().max(file.largest.as_bytes().len()) as u64,
-            size_bytes: file.size_bytes,
-            entries: file.entries,
-            deletions: file.deletions,
-            is_new: false,
-            is_linked: false,
-        }
-    }
-
-    /// The same file, kept on the disk by a hard link elsewhere or not.
-    pub(crate) fn linked(self, is_linked: bool) -> File {
-        File { is_linked, ..self }
-    }
-
-    /// Bytes that stay on the disk when it is replaced.
-    pub(crate) fn linked_bytes(&self) -> u64 {
-        if self.is_linked { self.size_bytes } else { 0 }
-    }
-
-    pub(crate) fn size_bytes(&self) -> u64 {
-        self.size_bytes
-    }
-
-    /// Bytes of its deletions: a key and some more each, but no more than of any entry on average.
-    fn deletions_bytes(&self) -> u64 {
-        let deletions = self.deletions.min(self.entries);
-        let of_keys = deletions.saturating_mul(self.key_bytes.saturating_add(ENTRY_OVERHEAD_BYTES));
-        portion(self.size_bytes, deletions, self.entries.max(1)).min(of_keys)
-    }
-}
-
-/// An interval of keys, by the column family's ruler; the end is not part of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    pub(crate) begin: f64,
-    pub(crate) end: f64,
-}
-
-impl Span {
-    /// The range's, whose end RocksDB takes as inclusive.
-    pub(crate) fn of_range(range: &KeyRange, ruler: &Ruler) -> Span {
-        let end = range.end.as_ref();
-        Span {
-            begin: if range.begin.is_empty() {
-                f64::NEG_INFINITY
-            } else {
-                ruler.at(Mark::before(&range.begin))
-            },
-            end: end.map_or(f64::INFINITY, |end| ruler.at(Mark::before(end)).next_up()),
-        }
-    }
-
-    pub(crate) fn overlaps(&self, file: &File) -> bool {
-        file.end > self.begin && file.begin < self.end
-    }
-
-    fn encloses(&self, file: &File) -> bool {
-        file.begin >= self.begin && file.end <= self.end
-    }
-
-    /// Grows to hold the file.
-    pub(crate) fn extend(&mut self, file: &File) {
-        self.begin = self.begin.min(file.begin);
-        self.end = self.end.max(file.end);
-    }
-
-    /// The least that holds all the files; `None` without any.
-    fn hull<'f>(files: impl IntoIterator<Item = &'f File>) -> Option<Span> {
-        let mut files = files.into_iter();
-        let first = files.next()?;
-        let mut span = Span { begin: first.begin, end: first.end };
-        files.for_each(|file| span.extend(file));
-        Some(span)
-    }
-}
-
-/// Files of one level from L1 on, by smallest key: where those lie that overlap a span.
-pub(crate) fn overlapping(files: &[File], span: &Span) -> std::ops::Range<usize> {
-    let first = files.partition_point(|file| file.end <= span.begin);
-    let behind = files.partition_point(|file| file.begin < span.end);
-    first..behind.max(first)
-}
-
-/// L0's files that overlap a span, or one that is taken already, and so on: their places, in order.
-pub(crate) fn drawn_in(files: &[File], span: &Span) -> Vec<usize> {
-    let mut span = *span;
-    let mut taken = vec![false; files.len()];
-    loop {
-        let mut found = false;
-        for (file, taken) in files.iter().zip(&mut taken) {
-            if !*taken && span.overlaps(file) {
-                (*taken, found) = (true, true);
-                span.extend(file);
-            }
-        }
-        if !found {
-            return (0..files.len()).filter(|place| taken.get(*place) == Some(&true)).collect();
-        }
-    }
-}
 
 /// What is known of a column family as a whole.
 #[derive(Clone, Copy, Debug, Default)]
@@ -174,12 +47,12 @@ pub(crate) struct Whole {
     pub(crate) is_level0_disjoint: bool,
 }
 
-/// The part of an LSM tree that a compaction can reach.
+/// An LSM tree while a compaction goes through it.
 #[derive(Clone, Debug)]
-pub(crate) struct Walk<'o> {
-    options: &'o ColumnFamilyOptions,
+pub(crate) struct Walk<'l> {
+    options: &'l ColumnFamilyOptions,
     /// L0 first; from L1 on by smallest key and disjoint.
-    levels: Vec<Vec<File>>,
+    levels: Vec<LevelView<'l>>,
     base_level: usize,
     deepest: usize,
     is_level0_disjoint: bool,
@@ -198,10 +71,11 @@ struct Job {
     next: Option<f64>,
 }
 
-impl<'o> Walk<'o> {
-    /// A walk that begins here.
-    pub(crate) fn new(options: &'o ColumnFamilyOptions, levels: Vec<Vec<File>>, whole: Whole) -> Walk<'o> {
+impl<'l> Walk<'l> {
+    /// A walk that begins with these levels, L0 first.
+    pub(crate) fn new(options: &'l ColumnFamilyOptions, levels: &'l [Vec<File>], whole: Whole) -> Walk<'l> {
         let Whole { base_level, deepest, is_level0_disjoint } = whole;
+        let levels = levels.iter().map(|files| LevelView::of(files)).collect();
         let prediction = Prediction::default();
         let (jobs_left, outputs_left) = (JOBS_MAX, ALL_OUTPUTS_MAX);
         Walk { options, levels, base_level, deepest, is_level0_disjoint, prediction, jobs_left, outputs_left }
@@ -232,17 +106,17 @@ impl<'o> Walk<'o> {
             forced => self.step(level, level, &span, forced),
         }
         // What the compaction has written at the bottom holds none.
-        let untouched = |file: &&File| !file.is_new && span.overlaps(file);
-        let files = self.levels.get(level).into_iter().flatten().filter(untouched);
-        self.prediction.deletions_left = files.map(|file| file.deletions).fold(0, u64::saturating_add);
-        self.prediction
+        let places = self.overlapping(level, &span);
+        let untouched = self.files(level, &places).filter(|file| !file.is_new);
+        let deletions_left = untouched.map(|file| file.deletions).fold(0, u64::saturating_add);
+        Prediction { deletions_left, ..self.prediction }
     }
 
     /// Places of the files of a level that overlap a span; in L0 also those that these draw in.
     fn overlapping(&self, level: usize, span: &Span) -> Vec<usize> {
         match self.levels.get(level) {
-            Some(files) if level == 0 => drawn_in(files, span),
-            Some(files) => overlapping(files, span).collect(),
+            Some(files) if level == 0 => files.drawn_in(span),
+            Some(files) => files.overlapping(span).collect(),
             None => Vec::new(),
         }
     }
@@ -391,8 +265,7 @@ impl<'o> Walk<'o> {
             self.outputs_left = self.outputs_left.saturating_sub(taken.len());
         }
         if let Some(files) = self.levels.get_mut(output) {
-            files.extend(taken);
-            files.sort_by(|one, two| one.begin.total_cmp(&two.begin));
+            files.insert(taken);
         }
     }
 
@@ -405,13 +278,7 @@ impl<'o> Walk<'o> {
     }
 
     fn take(&mut self, level: usize, places: &[usize]) -> Vec<File> {
-        let Some(files) = self.levels.get_mut(level) else { return Vec::new() };
-        let mut place = 0;
-        let is_taken = |_: &mut File| {
-            place += 1;
-            places.binary_search(&(place - 1)).is_ok()
-        };
-        files.extract_if(.., is_taken).collect()
+        self.levels.get_mut(level).map(|files| files.take(places)).unwrap_or_default()
     }
 
     /// `Compaction::IsTrivialMove`.
@@ -475,15 +342,6 @@ fn merged(inputs: &[File], ends_below: Option<&[f64]>, target_bytes: u64) -> Vec
         is_linked: false,
     };
     cuts(inputs, ends_below.unwrap_or(&[]), full_share).into_iter().map(file).collect()
-}
-
-/// `total * part / whole`, all of it where there is no whole.
-fn portion(total: u64, part: u64, whole: u64) -> u64 {
-    if whole == 0 {
-        return total;
-    }
-    let portion = u128::from(total) * u128::from(part.min(whole)) / u128::from(whole);
-    u64::try_from(portion).unwrap_or(total)
 }
 
 /// One file of a job's output.

@@ -4,17 +4,14 @@ use crate::facts::evidence::SstFile;
 use crate::facts::key::Key;
 use crate::facts::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::facts::range::KeyRange;
-use crate::lsm::compaction_simulator::{File, Span, Walk, Whole, drawn_in, overlapping};
+use crate::lsm::compaction_simulator::{Walk, Whole};
+use crate::lsm::placed::{File, Span};
 use crate::lsm::ruler::{Mark, Ruler};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Most levels that are told apart; files below them count as in the last.
 const LEVELS_MAX: usize = 64;
-
-/// How often the keys that a compaction can reach grow to the ends of the files in them: inputs, what lies
-/// below these, what comes along above those, and what lies below that.
-const REACH_STEPS: usize = 4;
 
 /// What is done with the files of the bottommost level that `CompactRange` arrives at, which hold tombstones
 /// that nothing else removes.
@@ -124,7 +121,7 @@ impl Levels {
         match self.options.compaction_style {
             CompactionStyle::Level if self.is_sound => {
                 let span = Span::of_range(range, &self.ruler);
-                self.walk(span).compact(span, bottommost)
+                Walk::new(&self.options, &self.levels, self.whole).compact(span, bottommost)
             }
             CompactionStyle::Level => self.all_that_overlap(range),
             CompactionStyle::Universal if self.size_bytes > 0 => Prediction {
@@ -185,32 +182,6 @@ impl Levels {
         let jobs = u32::from(read_bytes > 0);
         let linked_bytes = linked_bytes(files);
         Prediction { read_bytes, largest_job_bytes: read_bytes, linked_bytes, jobs, deletions_left: 0 }
-    }
-
-    /// The part of the tree that a compaction of the range can reach.
-    fn walk(&self, mut reach: Span) -> Walk<'_> {
-        for _ in 0..REACH_STEPS {
-            let span = reach;
-            for (number, level) in self.levels.iter().enumerate() {
-                self.near(number, level, &span).for_each(|file| reach.extend(file));
-            }
-        }
-        let near = |(number, level): (usize, &Vec<File>)| -> Vec<File> {
-            self.near(number, level, &reach).copied().collect()
-        };
-        Walk::new(&self.options, self.levels.iter().enumerate().map(near).collect(), self.whole)
-    }
-
-    fn near<'l>(
-        &self,
-        number: usize,
-        level: &'l [File],
-        span: &Span,
-    ) -> Box<dyn Iterator<Item = &'l File> + 'l> {
-        if number == 0 {
-            return Box::new(drawn_in(level, span).into_iter().filter_map(|place| level.get(place)));
-        }
-        Box::new(level.get(overlapping(level, span)).unwrap_or(&[]).iter())
     }
 }
 

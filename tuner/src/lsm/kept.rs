@@ -67,14 +67,11 @@ impl KeptBySnapshot {
     }
 
     pub(crate) fn within(&self, placement: &Placement, range: &KeyRange) -> Counts {
-        let sum = |sums: &[f64]| placement.sum_within(sums, range);
-        Counts {
-            deletions: sum(&self.deletions),
-            newer_deletions: sum(&self.newer_deletions),
-            entries: sum(&self.entries),
-            older_entries: sum(&self.older_entries),
-            are_memtables_newer: self.are_memtables_newer,
-        }
+        let sums = [&self.deletions, &self.newer_deletions, &self.entries, &self.older_entries];
+        let [deletions, newer_deletions, entries, older_entries] =
+            placement.sums_within(sums.map(Vec::as_slice), range);
+        let are_memtables_newer = self.are_memtables_newer;
+        Counts { deletions, newer_deletions, entries, older_entries, are_memtables_newer }
     }
 }
 

@@ -3,6 +3,8 @@
 pub(crate) mod compaction_simulator;
 pub mod cost;
 pub(crate) mod kept;
+mod level_view;
+mod placed;
 pub mod replaced;
 pub mod rest;
 pub(crate) mod ruler;

@@ -70,6 +70,7 @@ pub struct Placement {
 }
 
 /// A file, where it lies on the grid, and what is in it.
+#[derive(Clone, Copy)]
 struct Held<'f> {
     span: (usize, usize),
     file: &'f SstFile,
@@ -199,11 +200,10 @@ impl Placement {
 
     /// What files have in a range.
     pub fn share(&self, range: &KeyRange) -> Share {
-        let between = |sums: &[f64]| {
-            let (low, high) = self.sums_at_ends(sums, range);
-            // Differences of whole running sums: the parts add up exactly.
-            (high.round() as u64).saturating_sub(low.round() as u64)
-        };
+        let (low, high) = self.ends(range);
+        // Differences of whole running sums: the parts add up exactly.
+        let between =
+            |sums: &[f64]| (high.of(sums).round() as u64).saturating_sub(low.of(sums).round() as u64);
         Share {
             size_bytes: between(&self.size_bytes),
             entries: between(&self.entries),
@@ -211,10 +211,10 @@ impl Placement {
         }
     }
 
-    /// What belongs to the keys of a range of something that is known by the grid.
-    pub(crate) fn sum_within(&self, sums: &[f64], range: &KeyRange) -> f64 {
-        let (low, high) = self.sums_at_ends(sums, range);
-        (high - low).max(0.0)
+    /// What belongs to the keys of a range of things that are known by the grid.
+    pub(crate) fn sums_within<const N: usize>(&self, all: [&[f64]; N], range: &KeyRange) -> [f64; N] {
+        let (low, high) = self.ends(range);
+        all.map(|sums| (high.of(sums) - low.of(sums)).max(0.0))
     }
 
     /// How many intervals the grid has.
@@ -243,28 +243,27 @@ impl Placement {
         running(shared_out(&lengths, amounts.map(|(file, amount)| (self.span_of(file), amount))))
     }
 
-    fn sums_at_ends(&self, sums: &[f64], range: &KeyRange) -> (f64, f64) {
-        let end = range.end.as_ref();
-        let high = end.map_or(sums.last().copied().unwrap_or(0.0), |end| self.sum_before(sums, end));
-        (self.sum_before(sums, &range.begin), high)
+    fn ends(&self, range: &KeyRange) -> (OnGrid, OnGrid) {
+        let behind_all = OnGrid { behind: self.grid.len(), part: 1.0 };
+        (self.on_grid(&range.begin), range.end.as_ref().map_or(behind_all, |end| self.on_grid(end)))
     }
 
-    fn sum_before(&self, sums: &[f64], key: &Key) -> f64 {
+    fn on_grid(&self, key: &Key) -> OnGrid {
         if key.is_empty() {
-            return 0.0;
+            return OnGrid { behind: 0, part: 0.0 };
         }
         let place = self.ruler.at(Mark::before(key));
         let behind = self.grid.partition_point(|other| *other < place);
-        let at = |sums: &[f64], number: usize| sums.get(number).or(sums.last()).copied().unwrap_or(0.0);
-        let Some(before) = behind.checked_sub(1) else { return at(sums, 0) };
-        let (low, high) = (at(&self.grid, before), at(&self.grid, behind));
+        let at = |number: usize| self.grid.get(number).or(self.grid.last()).copied().unwrap_or(0.0);
+        let (low, high) = (at(behind.saturating_sub(1)), at(behind));
         let part = if high > low { ((place - low) / (high - low)).clamp(0.0, 1.0) } else { 1.0 };
-        at(sums, before) + (at(sums, behind) - at(sums, before)) * part
+        OnGrid { behind, part }
     }
 
     /// Deletions before a key: in files and in memtables.
     pub(crate) fn deletions_before(&self, key: &Key) -> (f64, f64) {
-        (self.sum_before(&self.deletions, key), self.sum_before(&self.memtables, key))
+        let place = self.on_grid(key);
+        (place.of(&self.deletions), place.of(&self.memtables))
     }
 
     /// Deletions in each interval of the grid: in files, and in memtables.
@@ -378,6 +377,24 @@ impl Placement {
     }
 }
 
+/// Where a key lies between two places of the grid.
+#[derive(Clone, Copy)]
+struct OnGrid {
+    /// The first place that does not lie before it.
+    behind: usize,
+    /// How much of the interval up to there does.
+    part: f64,
+}
+
+impl OnGrid {
+    /// How much of something comes before it, by running sums.
+    fn of(self, sums: &[f64]) -> f64 {
+        let at = |number: usize| sums.get(number).or(sums.last()).copied().unwrap_or(0.0);
+        let before = at(self.behind.saturating_sub(1));
+        before + (at(self.behind) - before) * self.part
+    }
+}
+
 /// Tombstones that files and memtables can have beside those that the rest of an operation has met there.
 struct Left {
     in_files: u64,
@@ -475,17 +492,61 @@ impl<'f> Fitting<'f> {
         let at_ends = lengths.iter().zip(&is_end).filter(|(_, is_end)| **is_end);
         let at_ends: f64 = at_ends.map(|(length, _)| length).sum();
         let thicker = if at_ends > 0.0 { (all / at_ends).max(1.0) } else { 1.0 };
-        let parts = lengths.iter().zip(is_end);
+        let parts = lengths.iter().zip(&is_end);
         let parts: Vec<f64> =
-            parts.map(|(length, is_end)| if is_end { length * thicker } else { *length }).collect();
+            parts.map(|(length, is_end)| if *is_end { length * thicker } else { *length }).collect();
         let memtable_deletions = memtable_deletions as f64;
         let memtables = in_sum(parts, memtable_deletions);
         let thickness = lengths.clone();
         let mut fitting = Fitting { held, met, lengths, thickness, memtables, memtable_deletions };
         if !fitting.met.is_empty() {
-            (0..ROUNDS).for_each(|_| fitting.compare());
+            fitting.compare_all(&is_end);
         }
         fitting
+    }
+
+    /// Compares as often as it takes. Of a million files operations have met a few, and an interval that no
+    /// walk divides stays as thick as its neighbours: these few are looked at, in as few intervals as tell
+    /// them apart.
+    fn compare_all(&mut self, is_end: &[bool]) {
+        let mut walks = OverSpans::new(self.lengths.len());
+        self.met.iter().for_each(|(span, _)| walks.add(*span, 1.0));
+        let walked = running(walks.amounts().map(|walks| if walks > 0.5 { 1.0 } else { 0.0 }));
+        let reached = self.held.iter().filter(|file| within(&walked, file.span) > 0.5);
+        let reached: Vec<Held<'f>> = reached.copied().collect();
+        let spans = self.met.iter().map(|(span, _)| *span).chain(reached.iter().map(|file| file.span));
+        let ends = (0..).zip(is_end).filter(|(_, is_end)| **is_end).flat_map(|(place, _)| [place, place + 1]);
+        let mut kept: Vec<usize> = spans.flat_map(|(first, last)| [first, last]).chain(ends).collect();
+        kept.push(0);
+        kept.sort_unstable();
+        kept.dedup();
+        let number = |place: usize| kept.partition_point(|other| *other < place);
+        let coarse = |(first, last): (usize, usize)| (number(first), number(last));
+        let sums = |amounts: &[f64]| -> Vec<f64> {
+            let behind = kept.iter().skip(1).copied().chain([amounts.len()]);
+            let parts = kept.iter().zip(behind).map(|(first, last)| amounts.get(*first..last).unwrap_or(&[]));
+            parts.map(|parts| parts.iter().sum()).collect()
+        };
+        let mut few = Fitting {
+            held: reached.iter().map(|file| Held { span: coarse(file.span), file: file.file }).collect(),
+            met: self.met.iter().map(|(span, met)| (coarse(*span), *met)).collect(),
+            lengths: sums(&self.lengths),
+            thickness: sums(&self.thickness),
+            memtables: sums(&self.memtables),
+            memtable_deletions: self.memtable_deletions,
+        };
+        let before = (few.thickness.clone(), few.memtables.clone());
+        (0..ROUNDS).for_each(|_| few.compare());
+        let changed =
+            [(&mut self.thickness, before.0, few.thickness), (&mut self.memtables, before.1, few.memtables)];
+        for (all, before, after) in changed {
+            let behind = kept.iter().skip(1).copied().chain([all.len()]);
+            for (((first, last), before), after) in kept.iter().zip(behind).zip(before).zip(after) {
+                let factor = if before > 0.0 { after / before } else { 1.0 };
+                let parts = all.get_mut(*first..last).into_iter().flatten();
+                parts.for_each(|part| *part *= factor);
+            }
+        }
     }
 
     /// Makes intervals thicker where more was met than is thought to lie there, and thinner where less was.

@@ -17,6 +17,7 @@ use crate::rank::RangeAssessment;
 use crate::rank::ranker::{COST_BYTES_MIN, worth};
 use crate::rank::relief_map::Relief;
 pub use crate::rank::relief_map::ReliefMap;
+use std::collections::BTreeMap;
 
 /// Most parts that jobs grow from, those that relieve most: in jobs of the default size that is 64 GiB, more
 /// than any budget pays for in one plan.
@@ -279,6 +280,8 @@ struct Growth<'a> {
     /// In the order of their keys.
     cells: Vec<Job>,
     is_taken: Vec<bool>,
+    /// Jobs of some parts, by the first and the last: neighbours ask for the same ones.
+    known: BTreeMap<(usize, usize), Job>,
 }
 
 impl<'a> Growth<'a> {
@@ -305,7 +308,7 @@ impl<'a> Growth<'a> {
             cells = order.into_iter().filter_map(|at| cells.get(at).cloned()).collect();
         }
         let cells: Vec<Job> = cells.into_iter().map(|cell| cell.priced(input.levels)).collect();
-        Growth { input, is_taken: vec![false; cells.len()], cells }
+        Growth { input, is_taken: vec![false; cells.len()], cells, known: BTreeMap::new() }
     }
 
     fn value(&self, job: &Job) -> f64 {
@@ -333,7 +336,7 @@ impl<'a> Growth<'a> {
 
     /// The best job of a few parts around this one, and the places of its first and of its last part: two
     /// that share what they rewrite may each be worth little by themselves.
-    fn seedling(&self, seed: usize) -> Option<(usize, usize, Job)> {
+    fn seedling(&mut self, seed: usize) -> Option<(usize, usize, Job)> {
         let mut best = (seed, seed, self.cells.get(seed)?.clone());
         for first in seed.saturating_sub(SEEDLING_PARTS_MAX - 1)..=seed {
             let mut job: Option<Job> = None;
@@ -350,7 +353,9 @@ impl<'a> Growth<'a> {
                     break;
                 }
                 if last >= seed && last > first {
-                    let priced = both.clone().priced(self.input.levels);
+                    let levels = self.input.levels;
+                    let known = self.known.entry((first, last));
+                    let priced = known.or_insert_with(|| both.clone().priced(levels)).clone();
                     if priced.cost_bytes > self.input.slice_bytes_max {
                         break;
                     }

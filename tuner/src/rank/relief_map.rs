@@ -67,9 +67,7 @@ impl ReliefMap {
     }
 
     pub(crate) fn of_range(&self, placement: &Placement, range: &KeyRange) -> Relief {
-        Relief {
-            in_files: placement.sum_within(&self.in_files, range),
-            in_memtables: placement.sum_within(&self.in_memtables, range),
-        }
+        let [in_files, in_memtables] = placement.sums_within([&self.in_files, &self.in_memtables], range);
+        Relief { in_files, in_memtables }
     }
 }
