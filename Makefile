@@ -2,7 +2,7 @@
 # Everything is built with the same arguments, so that RocksDB's C++ and Polars are built once.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build build build-demo demo test unit simulate fuzz e2e lint bench-footprint bench-guard bench-overhead bench-workloads test-kernels test-monitoring
+.PHONY: help setup setup-build build build-demo demo test unit simulate fuzz e2e lint bench-footprint bench-guard bench-overhead bench-plan bench-workloads test-kernels test-monitoring
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
@@ -54,6 +54,10 @@ test: ## Everything: setup, build, lint, unit tests, end-to-end tests (root).
 
 bench-overhead: setup build ## What Sexton costs a process that it looks at (up to twenty minutes, a quiet machine; root).
 	$(AS_ROOT) $(PROGRAMS)/sexton-bench-overhead
+
+bench-plan: build ## How long a plan of a million files and ten million operations takes, and DuckDB the same join (ten minutes, a quiet machine).
+	tests/setup.sh peers
+	SEXTON_TOOLS="$(TOOLS)" $(PROGRAMS)/sexton-bench-plan
 
 bench-workloads: build ## Sexton and what one would use instead of it, on eight workloads (five hours, a quiet machine; root); WORKLOAD=b: one of them (half an hour). Goes on where it was cut off.
 	$(AS_ROOT) $(PROGRAMS)/sexton-bench-workloads $(if $(WORKLOAD),--workload $(WORKLOAD))

@@ -4,9 +4,10 @@
 #
 #   tests/setup.sh build    what `make build` and `make demo` need
 #   tests/setup.sh test     that, and what `make test` needs on top
+#   tests/setup.sh peers    that, and what benchmarks compare with
 set -euo pipefail
 
-stage=${1:?usage: tests/setup.sh build|test}
+stage=${1:?usage: tests/setup.sh build|test|peers}
 tools=${SEXTON_TOOLS:-$HOME/.cache/sexton-tools}
 rocksdbjni=(7.7.3 10.10.1.1 11.8.1)
 cargo_deny=0.20.2
@@ -40,7 +41,7 @@ want clang-19 "compiles the BPF programs" clang-19
 want libclang1-19 "reads C headers for Rust (bindgen)"
 want libelf-dev "libbpf reads ELF files with it"
 want zlib1g-dev "libelf needs it"
-if [ "$stage" = test ]; then
+if [ "$stage" != build ]; then
     want bpftool "the tests ask the kernel for BPF objects with it" bpftool
     want rocksdb-tools "db_bench, RocksDB's own benchmark, is observed in the tests" db_bench
     want librocksdb-dev "a C program with RocksDB linked in, and stripped, is observed in the tests"
@@ -74,7 +75,7 @@ if has_program rustup && ! rustup toolchain list | grep -q "^$(sed -n 's/^channe
     rustup toolchain install
 fi
 cargo --version >/dev/null || fail "cargo does not run" "install Rust from https://rustup.rs"
-[ "$stage" = test ] || exit 0
+[ "$stage" != build ] || exit 0
 
 mkdir -p "$tools"
 for version in "${rocksdbjni[@]}"; do
@@ -129,4 +130,16 @@ fi
 if ! has_program cargo-deny; then
     say "building cargo-deny into ~/.cargo (some minutes): it checks licences and sources of all crates"
     env -u CARGO_TARGET_DIR cargo install --quiet --locked "cargo-deny@$cargo_deny"
+fi
+[ "$stage" = peers ] || exit 0
+
+if [ ! -e "$tools/duckdb/duckdb" ]; then
+    say "unpacking DuckDB out of a Python wheel into $tools: make bench-plan compares with it"
+    scratch=$(mktemp -d)
+    pip3 download -q --no-deps --only-binary=:all: --platform manylinux_2_28_x86_64 --python-version 3.11 \
+        -d "$scratch" duckdb==2.0.0
+    echo "5a3601121c7cc50d0b70412995634682fafcb58a0156d5d663dfd0b3bbe30a33 $(echo "$scratch"/duckdb-*.whl)" |
+        sha256sum --check --quiet
+    python3 -m zipfile -e "$scratch"/duckdb-*.whl "$tools/duckdb"
+    rm -rf "$scratch"
 fi
