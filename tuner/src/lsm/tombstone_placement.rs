@@ -432,7 +432,7 @@ fn interval(grid: &[f64], place: f64, is_before: bool) -> usize {
     }
 }
 
-/// What operations met on one stretch. Whole numbers: an operation that stands for many is as many operations.
+/// What operations met on one stretch. Whole numbers: one that stands for many is as many operations.
 struct MetOn {
     stretch: Stretch,
     tombstones: u128,

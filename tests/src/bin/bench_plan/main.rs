@@ -1,8 +1,8 @@
 //! How the decision grows: `sexton-bench-plan`.
 //!
 //! Operations that readers lost time in go into the ledger of pain window by window, and a plan is made of it
-//! and of all SST files, at three sizes. DuckDB joins the same operations with the same files in the same run.
-//! Each measurement has a process of its own, so that its memory is its own.
+//! and of all SST files, at three sizes. DuckDB joins the same operations with the same files in the same
+//! run. Each measurement has a process of its own, so that its memory is its own.
 
 mod database;
 mod duckdb;
