@@ -8,6 +8,7 @@ use sexton_tuner::evidence::{SentinelInterval, Window};
 use sexton_tuner::loss::Scale;
 use sexton_tuner::plan::{Budget, Plan, PlanInput, PlanTarget};
 use sexton_tuner::rank::{RangeAssessment, compare};
+use sexton_tuner::run::DeviceId;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tracing::warn;
@@ -70,6 +71,9 @@ impl Planned {
                 let path = Path::new(&evidence.database);
                 let database = target.databases.iter().find(|database| database.path == path);
                 let identity = database.map(DatabaseDirectory::identity);
+                let device = database.and_then(|database| database.device).map(DeviceId);
+                evidence.device_bytes_per_second =
+                    device.and_then(|device| actor.ledger.device_bytes_per_second(device, now));
                 evidence.past_actions =
                     identity.map(|identity| actor.ledger.past_actions(&identity, now)).unwrap_or_default();
             }

@@ -38,22 +38,16 @@ fn keep(watched: &mut Watched, journal: &mut Journal) {
     }
 }
 
-/// Where an action has changed what readers meet; `None` for throttles, which are set in no place. A
-/// compaction rewrites whole files, and those that it wrote reach as far as those that it read.
+/// Where an action has changed what readers meet; `None` for throttles, which are set in no place.
 fn touched(action: &Action, evidence: &[Evidence]) -> Option<Touched> {
-    let (place, database) = (action.place.as_ref()?, action.kind.database()?.to_owned());
-    let column_family = place.column_family.clone();
-    let mut range = KeyRange::everything();
+    let (place, database) = (action.place.as_ref()?, action.kind.database()?);
+    let column_family = &place.column_family;
     if let ActionKind::Compact(compact) = &action.kind {
-        range = compact.range.clone();
         let files = evidence.iter().filter(|it| it.database == database).flat_map(|it| &it.files);
-        let of_family = files.filter(|file| file.column_family == column_family);
-        for file in of_family.filter(|file| compact.range.overlaps_closed(&file.smallest, &file.largest)) {
-            range.begin = range.begin.min(file.smallest.clone());
-            range.end = range.end.map(|end| end.max(file.largest.successor()));
-        }
+        return Some(Touched::rewritten(database, column_family, &compact.range, files));
     }
-    Some(Touched { database, column_family, range })
+    let (database, column_family) = (database.to_owned(), column_family.clone());
+    Some(Touched { database, column_family, range: KeyRange::everything() })
 }
 
 impl Watched {

@@ -13,7 +13,7 @@
 //! What is done to a range of keys changes what its readers meet: what was seen there before is forgotten,
 //! and what is seen there since is held against the time since. What was seen elsewhere stays.
 
-use crate::facts::evidence::{Counters, EventCosts, Observation, SeekKind, Window};
+use crate::facts::evidence::{Counters, EventCosts, Observation, SeekKind, SstFile, Window};
 use crate::facts::range::KeyRange;
 use crate::loss::read_time::OPERATION_NS_MAX;
 use jiff::Timestamp;
@@ -259,6 +259,30 @@ impl Record {
 }
 
 impl Touched {
+    /// What a compaction of these keys has changed, by the database's files: it rewrites whole ones, and those
+    /// that it wrote reach as far as those that it read.
+    pub fn rewritten<'f>(
+        database: &str,
+        column_family: &str,
+        range: &KeyRange,
+        files: impl IntoIterator<Item = &'f SstFile>,
+    ) -> Touched {
+        let mut touched = Touched {
+            database: database.to_owned(),
+            column_family: column_family.to_owned(),
+            range: range.clone(),
+        };
+        let overlaps = |file: &&SstFile| {
+            file.column_family == column_family && range.overlaps_closed(&file.smallest, &file.largest)
+        };
+        let whole = &mut touched.range;
+        for file in files.into_iter().filter(overlaps) {
+            whole.begin = std::mem::take(&mut whole.begin).min(file.smallest.clone());
+            whole.end = whole.end.take().map(|end| end.max(file.largest.successor()));
+        }
+        touched
+    }
+
     /// Whether what was seen may have been there. Where an operation ended is not always known.
     fn has(&self, seen: &Observation) -> bool {
         let (key, end) = (&seen.key, seen.end_key.as_ref());

@@ -10,6 +10,7 @@ mod budget;
 mod claim;
 mod context;
 pub mod cooldown;
+mod device_rate;
 mod doubt;
 mod ending;
 mod event;

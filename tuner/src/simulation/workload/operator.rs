@@ -4,6 +4,7 @@ use crate::facts::evidence::{Evidence, PastAction};
 use crate::facts::range::KeyRange;
 use crate::limits::bucket::BudgetBucket;
 use crate::limits::throttle::KnownThrottles;
+use crate::loss::ledger::{PainLedger, Touched};
 use crate::lsm::cost::Bottommost;
 use crate::plan::planner::plan;
 use crate::plan::{Action, Budget, CompactRange, Plan, PlanInput, PlanTarget, ends};
@@ -53,6 +54,8 @@ pub(super) struct Operator {
     past: Vec<PastAction>,
     awaiting: Vec<Awaiting>,
     previous: Option<Plan>,
+    /// What the windows have seen, as the agent keeps it.
+    pain: PainLedger,
 }
 
 impl Operator {
@@ -64,6 +67,7 @@ impl Operator {
             past: Vec::new(),
             awaiting: Vec::new(),
             previous: None,
+            pain: PainLedger::default(),
         }
     }
 
@@ -102,6 +106,7 @@ impl Operator {
         bucket.refill(io_budget, now);
         evidence.past_actions = self.past.clone();
         let window_seconds = evidence.window.duration_ns as f64 / 1e9;
+        self.remember(&mut evidence, now);
         let all = [evidence];
         let input = PlanInput {
             policy,
@@ -119,6 +124,8 @@ impl Operator {
             let work = match action {
                 Action::CompactRange(compact) => {
                     let work = carry_out(tree, compact);
+                    let (database, files) = (&compact.database, tree.files(COLUMN_FAMILY));
+                    self.pain.forget(Touched::rewritten(database, COLUMN_FAMILY, &compact.range, &files));
                     self.note(compact, now);
                     work
                 }
@@ -133,6 +140,14 @@ impl Operator {
         self.bucket = Some(bucket);
         self.previous = Some(plan);
         Ok(done)
+    }
+
+    /// Makes evidence of all that windows have seen.
+    fn remember(&mut self, evidence: &mut Evidence, now: Timestamp) {
+        let seen = [(evidence.database.as_str(), evidence.observations.as_slice())];
+        self.pain.take(&evidence.window, seen, now);
+        evidence.window = self.pain.window();
+        evidence.observations = self.pain.observations(&evidence.database);
     }
 
     fn note(&mut self, compact: &CompactRange, now: Timestamp) {
