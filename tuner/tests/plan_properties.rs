@@ -213,6 +213,7 @@ prop_compose! {
             past_actions,
             costs: None,
             device_bytes_per_second: None,
+            surveyed: None,
         }
     }
 }

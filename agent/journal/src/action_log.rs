@@ -8,11 +8,12 @@ use super::event_log::EventLog;
 use super::news::Announced;
 use super::record::{Read, Stored};
 use super::samples::Samples;
-use super::{pain, settings, throttles};
+use super::{cursors, pain, settings, throttles};
 use sexton_tuner::daily::DailyBytes;
 use sexton_tuner::ledger::PainLedger;
 use sexton_tuner::plan::{Plan, Refusal};
 use sexton_tuner::policy::KeyDisplay;
+use sexton_tuner::rank::survey::SurveyCursor;
 use sexton_tuner::run::{
     self, ACTIONS_STORED_MAX, Action, ActionId, ActionState, Budget, DatabaseIdentity, KeptSetting, Ledger,
     News, Record, SettingRecord,
@@ -302,6 +303,19 @@ impl Journal {
     pub fn keep_pain(&mut self, databases: &[DatabaseIdentity], ledger: &PainLedger) {
         if self.is_writable() {
             self.events.append(pain::put(databases, ledger));
+        }
+    }
+
+    /// Where an earlier run's survey of a database stood; `None` where nothing is known.
+    pub fn cursor_of(&self, database: &DatabaseIdentity) -> Option<SurveyCursor> {
+        cursors::load(self.events.state(), database)
+    }
+
+    /// Writes where the survey of a database stands. While nothing can be written it is left out: there is
+    /// more to come.
+    pub fn keep_cursor(&mut self, database: &DatabaseIdentity, cursor: &SurveyCursor) {
+        if self.is_writable() {
+            self.events.append(cursors::put(database, cursor));
         }
     }
 

@@ -15,6 +15,8 @@ pub enum Kind {
     Sample,
     /// What windows have seen of the databases of a target, by its first database.
     Pain,
+    /// Where the survey of a database stands, by database.
+    Cursor,
     /// Settings that are changed in a target and are to be restored.
     Setting,
 }
@@ -30,6 +32,7 @@ impl Kind {
             // As the first release has named it.
             Kind::Sample => "survey/",
             Kind::Pain => "pain/",
+            Kind::Cursor => "cursor/",
             // The first release kept options only.
             Kind::Setting => "option/",
         }

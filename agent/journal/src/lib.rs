@@ -13,6 +13,7 @@ mod action_log;
 mod batch;
 pub mod clock;
 mod counts;
+mod cursors;
 mod directory;
 mod error;
 mod event;

@@ -101,6 +101,7 @@ impl Samples {
             let Some(database) = oldest.map(|sample| sample.database.clone()) else { return };
             batch.delete(Kind::Sample, &name(&database));
             batch.delete(Kind::Pain, &name(&database));
+            batch.delete(Kind::Cursor, &name(&database));
             self.by_database.remove(&database);
         }
     }

@@ -1,7 +1,7 @@
 //! What is known is planned with, and what is new in the plan is told.
 
 use crate::act::Actor;
-use crate::observe::{Observer, Watched, databases, remember, tell_lineages};
+use crate::observe::{Observer, Watched, databases, remember, survey, tell_lineages};
 use sexton_inspect::facts::DatabaseDirectory;
 use sexton_journal::clock;
 use sexton_tuner::evidence::{SentinelInterval, Window};
@@ -64,6 +64,7 @@ impl Planned {
     pub fn renew(&mut self, observer: &mut Observer, actor: &mut Actor) {
         let now = clock::now();
         remember(&mut observer.roster, &mut actor.journal, &actor.ledger, now);
+        survey(&mut observer.roster, &mut actor.journal, &observer.policy, now.at);
         let throttles = actor.known_throttles();
         for watched in &mut observer.roster.watched {
             let Watched { target, evidence, .. } = watched;

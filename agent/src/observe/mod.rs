@@ -15,6 +15,7 @@ mod prices;
 mod roster;
 mod sessions;
 mod spending;
+mod survey;
 mod target_view;
 mod watched;
 mod windows;
@@ -23,6 +24,7 @@ pub use lineage::tell_lineages;
 pub use memory::remember;
 pub use roster::Roster;
 pub use sessions::Sessions;
+pub use survey::survey;
 pub use watched::{Watched, databases};
 pub use windows::{Due, OPENING_TIME_MAX, POLL_INTERVAL, SliceSeen};
 

@@ -22,6 +22,7 @@ use sexton_tuner::lineage::Links;
 use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::policy::{Mode, Policy, ProbePolicy, TargetPolicy};
 use sexton_tuner::price_correction::WindowWork;
+use sexton_tuner::rank::survey::SurveyCursor;
 use sexton_tuner::relief::CostFit;
 use sexton_tuner::run::DatabaseIdentity;
 use std::collections::BTreeMap;
@@ -91,6 +92,8 @@ pub struct Watched {
     pub(super) pain: Option<PainLedger>,
     /// When that was last written down.
     pub(super) pain_kept: Option<Instant>,
+    /// Where the survey of each of its databases stands.
+    pub(super) cursors: BTreeMap<DatabaseIdentity, SurveyCursor>,
     /// Why the SST files of a database could not be read.
     pub files_gap: Option<Gap>,
     /// Whether the last window that shows it had to estimate: the counters of threads stand still.
@@ -212,6 +215,7 @@ impl Watched {
             seen: Window::default(),
             pain: None,
             pain_kept: None,
+            cursors: BTreeMap::new(),
             files_gap: None,
             is_estimated: false,
             price_check: PriceCheck::default(),

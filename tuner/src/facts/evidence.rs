@@ -444,6 +444,9 @@ pub struct Evidence {
     /// Bytes a second that its block device reads or writes; `None` where that was not measured.
     #[serde(default)]
     pub device_bytes_per_second: Option<f64>,
+    /// Keys by column family that a ranker that goes by files alone looks at now; `None`: all.
+    #[serde(default)]
+    pub surveyed: Option<BTreeMap<String, KeyRange>>,
 }
 
 impl Evidence {

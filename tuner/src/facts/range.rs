@@ -31,6 +31,16 @@ impl KeyRange {
         KeyRange { begin: prefix, end }
     }
 
+    /// The keys that lie in both; `None` where none does.
+    pub fn intersection(&self, other: &KeyRange) -> Option<KeyRange> {
+        let begin = (&self.begin).max(&other.begin).clone();
+        let end = match (&self.end, &other.end) {
+            (Some(one), Some(two)) => Some(one.min(two).clone()),
+            (one, two) => one.as_ref().or(two.as_ref()).cloned(),
+        };
+        KeyRange::new(begin, end)
+    }
+
     /// Whether `key` lies inside.
     pub fn contains(&self, key: &Key) -> bool {
         *key >= self.begin && self.end.as_ref().is_none_or(|end| key < end)

@@ -7,6 +7,7 @@ pub(crate) mod join;
 mod quiet;
 pub mod ranker;
 pub(crate) mod relief_map;
+pub mod survey;
 
 pub(crate) use self::families::families_with_files;
 pub use self::families::{Families, Family, OBSERVATIONS_MAX, families};

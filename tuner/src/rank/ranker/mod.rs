@@ -44,6 +44,12 @@ impl RankerKind {
         self.into()
     }
 
+    /// Whether it goes by what readers lose. One that does not looks for jobs in all files.
+    pub fn needs_readers(self) -> bool {
+        let margin = Margin { benefit_cost_ratio_min: 0.0, horizon_seconds: 0.0 };
+        self.ranker(margin, 0.0).needs_readers()
+    }
+
     /// The ranker; `least_density` is from where on keys count as dense.
     pub(crate) fn ranker(self, margin: Margin, least_density: f64) -> Box<dyn Ranker> {
         match self {
