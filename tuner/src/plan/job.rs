@@ -119,10 +119,13 @@ impl Job {
         }
     }
 
+    /// Whether most of what it relieves goes with tombstones in memtables.
+    pub(crate) fn is_of_memtables(&self) -> bool {
+        self.memtable_relief > 0.0 && self.memtable_relief * 2.0 >= self.relief_seconds_per_second
+    }
+
     fn priced(mut self, levels: &Levels) -> Job {
-        let are_in_memtables =
-            self.memtable_relief > 0.0 && self.memtable_relief * 2.0 >= self.relief_seconds_per_second;
-        let (bottommost, prediction) = compaction(levels, &self.range, are_in_memtables);
+        let (bottommost, prediction) = compaction(levels, &self.range, self.is_of_memtables());
         self.bottommost = bottommost;
         self.cost_bytes = prediction.read_bytes;
         self.largest_job_bytes = prediction.largest_job_bytes;

@@ -269,7 +269,9 @@ impl<'a> Planner<'a> {
         };
         let mut is_in_a_job = vec![false; ranges.len()];
         let count = jobs.len();
+        let mut of_memtables: Vec<Wanted> = Vec::new();
         for (number, job) in (1..).zip(jobs) {
+            let is_of_memtables = job.is_of_memtables();
             for (site, _) in &job.sites {
                 is_in_a_job.get_mut(*site).into_iter().for_each(|is_in| *is_in = true);
             }
@@ -298,9 +300,11 @@ impl<'a> Planner<'a> {
             match self.is_worth_it(evidence, &wanted, &prospect) {
                 Err((Rule::BelowThreshold | Rule::LowDensity, _)) if !hurts => {}
                 Err((rule, reason)) => self.left_out.add(wanted, rule, reason),
+                Ok(why) if is_of_memtables => of_memtables.push(wanted.because(why)),
                 Ok(why) => self.push(wanted.because(why)),
             }
         }
+        self.push_best(of_memtables);
         for (range, _) in ranges.iter().zip(is_in_a_job).filter(|(_, is_in)| !is_in) {
             let reason = format!("{} parts of its column family relieve more", job::PARTS_MAX);
             self.refuse(range, (Rule::QueueFull, reason));
@@ -324,6 +328,20 @@ impl<'a> Planner<'a> {
             Unworthy::BelowThreshold(why) => (Rule::BelowThreshold, why),
             Unworthy::LowDensity(why) => (Rule::LowDensity, why),
         })
+    }
+
+    /// Of jobs for what is in memtables there is one at a time: it flushes them, and takes the whole file that
+    /// comes of that.
+    fn push_best(&mut self, mut of_memtables: Vec<Wanted>) {
+        of_memtables.sort_by(|one, two| two.worth.total_cmp(&one.worth));
+        let mut of_memtables = of_memtables.into_iter();
+        if let Some(best) = of_memtables.next() {
+            self.push(best);
+        }
+        for wanted in of_memtables {
+            let reason = "a job that is worth more per byte flushes the same memtables";
+            self.left_out.add(wanted, Rule::Overlap, reason.to_owned());
+        }
     }
 
     fn push(&mut self, wanted: Wanted) {

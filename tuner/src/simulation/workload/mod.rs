@@ -14,5 +14,5 @@ mod report;
 pub use builtin::{BUILTIN, builtin};
 pub use description::{Workload, WorkloadError};
 pub use operator::Strategy;
-pub use play::play;
+pub use play::{play, play_at};
 pub use report::{Report, Sample};

@@ -6,7 +6,7 @@ use super::operator::{COLUMN_FAMILY, Done, Operator, Strategy, TARGET};
 use super::report::{Report, Sample};
 use crate::facts::evidence::{Counters, Evidence, Observation};
 use crate::lsm::cost::Bottommost;
-use crate::policy::{Policy, TimeSpan};
+use crate::policy::{LoopTiming, TimeSpan};
 use crate::rank::AssessError;
 use crate::simulation::lsm::entry::Kind;
 use crate::simulation::lsm::picture::{Position, Prices, Walk, observe};
@@ -28,13 +28,26 @@ const WRITES_PER_INTERVAL_MAX: u64 = 5_000_000;
 /// # Errors
 /// What the planner cannot make sense of.
 pub fn play(workload: &Workload, strategy: Strategy, seed: u64) -> Result<Report, AssessError> {
-    let policy = match &strategy {
-        Strategy::Planner(policy) => (**policy).clone(),
-        _ => Policy::default(),
+    let timing = match &strategy {
+        Strategy::Planner(policy) => policy.timing.clone(),
+        _ => LoopTiming::default(),
     };
-    let mut player = Player::new(workload, &policy, seed);
+    play_at(workload, &timing, strategy, seed)
+}
+
+/// The same, where everybody looks as often as this says.
+///
+/// # Errors
+/// What the planner cannot make sense of.
+pub fn play_at(
+    workload: &Workload,
+    timing: &LoopTiming,
+    strategy: Strategy,
+    seed: u64,
+) -> Result<Report, AssessError> {
+    let mut player = Player::new(workload, timing, seed);
     let mut operator = Operator::new(strategy);
-    let interval = policy.timing.interval.max(TimeSpan::from_seconds(1));
+    let interval = timing.interval.max(TimeSpan::from_seconds(1));
     let interval_s = interval.duration().as_secs();
     let mut report = Report::new(&workload.name);
     for turn in 1..=workload.duration.duration().as_secs() / interval_s {
@@ -69,7 +82,7 @@ struct Player<'w> {
 }
 
 impl<'w> Player<'w> {
-    fn new(workload: &'w Workload, policy: &Policy, seed: u64) -> Player<'w> {
+    fn new(workload: &'w Workload, timing: &LoopTiming, seed: u64) -> Player<'w> {
         let mut tree = Tree::new(workload.settings());
         for key in 0..workload.load {
             tree.write(key, Kind::Put, workload.value_bytes);
@@ -78,8 +91,8 @@ impl<'w> Player<'w> {
             }
         }
         tree.compact_range(None, None, Bottommost::Default);
-        let interval = policy.timing.interval.duration().as_secs_f64();
-        let window_seconds = policy.timing.window.duration().as_secs_f64().clamp(0.001, interval.max(0.001));
+        let interval = timing.interval.duration().as_secs_f64();
+        let window_seconds = timing.window.duration().as_secs_f64().clamp(0.001, interval.max(0.001));
         let extent = Extent { oldest: 0, end: workload.load };
         Player { workload, tree, extent, seed, prices: Prices::default(), window_seconds }
     }
