@@ -259,8 +259,8 @@ impl Record {
 }
 
 impl Touched {
-    /// What a compaction of these keys has changed, by the database's files: it rewrites whole ones, and those
-    /// that it wrote reach as far as those that it read.
+    /// What a compaction of these keys has changed, by the database's files: it rewrites whole ones, and
+    /// those that it wrote reach as far as those that it read.
     pub fn rewritten<'f>(
         database: &str,
         column_family: &str,

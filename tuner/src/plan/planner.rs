@@ -330,8 +330,8 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Of jobs for what is in memtables there is one at a time: it flushes them, and takes the whole file that
-    /// comes of that.
+    /// Of jobs for what is in memtables there is one at a time: it flushes them, and takes the whole file
+    /// that comes of that.
     fn push_best(&mut self, mut of_memtables: Vec<Wanted>) {
         of_memtables.sort_by(|one, two| two.worth.total_cmp(&one.worth));
         let mut of_memtables = of_memtables.into_iter();

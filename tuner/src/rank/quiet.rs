@@ -5,7 +5,8 @@ use crate::facts::key::Key;
 use crate::facts::range::KeyRange;
 use crate::rank::{Families, RangeAssessment};
 
-/// What lies between the ranges that hurt, in each column family that has files, as far as it is looked at now.
+/// What lies between the ranges that hurt, in each column family that has files, as far as it is looked at
+/// now.
 pub(crate) fn quiet_ranges(
     evidence: &Evidence,
     families: &Families<'_>,
