@@ -38,13 +38,10 @@ const FAR_WORSE_MAX: f64 = 0.02;
 const WORSE_BY_RANGE_MAX: f64 = 0.06;
 const FAR_WORSE_BY_RANGE_MAX: f64 = 0.012;
 
-/// Most cases in which keys of other names change what is decided. Wanted: 0. Reached: 2 (seed 2096).
-const RENAMED_OTHERWISE_MAX: u64 = 10;
-
-/// The same where a column family is split. Wanted: 0. Reached: 17 (seed 2529).
+/// Most cases in which it changes what is decided that a column family is split. Wanted: 0. Reached: 17 (seed 2529).
 const SPLIT_OTHERWISE_MAX: u64 = 40;
 
-/// The same where more pain ranks lower. Wanted: 0. Reached: 3 (seed 3479).
+/// The same where more pain ranks lower. Wanted: 0. Reached: 2 (seed 3479).
 const RANKED_LOWER_MAX: u64 = 20;
 
 /// Bytes of a value: so large that small trees are worth deciding about.
@@ -364,8 +361,7 @@ fn keys_of_other_names_change_no_decision() {
         let after = numbers_decided(&planned(&policy, &[other]), to);
         before != after
     });
-    println!("decided otherwise in {} of {CASES}: {:?}", otherwise.len(), otherwise.first());
-    assert!(otherwise.len() as u64 <= RENAMED_OTHERWISE_MAX);
+    assert!(otherwise.is_empty(), "decided otherwise in {otherwise:?}");
 }
 
 /// Files that a plan compacts keys of.

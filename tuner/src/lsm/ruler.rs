@@ -96,9 +96,13 @@ impl Marks {
 
     /// Whether between this mark and the next one there is a single key.
     fn is_one_key(&self, number: usize) -> bool {
-        let next = self.get(number + 1).filter(|next| next.is_behind);
-        self.get(number)
-            .is_some_and(|mark| !mark.is_behind && next.is_some_and(|next| next.bytes == mark.bytes))
+        let (Some(mark), Some(next)) = (self.get(number), self.get(number + 1)) else { return false };
+        match (mark.is_behind, next.bytes) {
+            (false, bytes) => next.is_behind && bytes == mark.bytes,
+            // Right before a key that ends with the least byte is behind the rest of it.
+            (true, [rest @ .., 0]) => next.is_behind && rest == mark.bytes,
+            (true, _) => false,
+        }
     }
 
     /// How many of the marks lie before this one, and whether it is among them itself.
@@ -300,6 +304,19 @@ mod tests {
                 prop_assert_eq!(one <= *low, ruler.at(one) <= ruler.at(*low));
                 prop_assert_eq!(one < *high, ruler.at(one) < ruler.at(*high));
             }
+        }
+    }
+
+    /// Whatever the key's last byte is, of one key there is one entry.
+    #[test]
+    fn a_key_that_ends_with_the_least_byte_is_one_key() {
+        for last in [0, 1] {
+            let (first, key) = (Key::new([5]), Key::new([7, last]));
+            let spans =
+                [(Mark::before(&first), Mark::behind(&key)), (Mark::before(&key), Mark::behind(&key))];
+            let (_, places) = Ruler::of(&spans, &[100, 1]);
+            let length = |number: usize| places[number].1 - places[number].0;
+            assert!(length(1) <= 2.0 && length(0) > 50.0, "{last}: {places:?}");
         }
     }
 
