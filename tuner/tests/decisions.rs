@@ -38,7 +38,8 @@ const FAR_WORSE_MAX: f64 = 0.02;
 const WORSE_BY_RANGE_MAX: f64 = 0.06;
 const FAR_WORSE_BY_RANGE_MAX: f64 = 0.012;
 
-/// Most cases in which it changes what is decided that a column family is split. Wanted: 0. Reached: 17 (seed 2529).
+/// Most cases in which it changes what is decided that a column family is split. Wanted: 0. Reached: 17
+/// (seed 2529).
 const SPLIT_OTHERWISE_MAX: u64 = 40;
 
 /// The same where more pain ranks lower. Wanted: 0. Reached: 2 (seed 3479).
