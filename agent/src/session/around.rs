@@ -4,9 +4,8 @@ use super::{PlaceReadings, Session, SstRead, ValueInForce};
 use sexton_execute::Properties;
 use sexton_tuner::evidence::{MemtableDeletions, SstFile};
 use sexton_tuner::options::ColumnFamilyOptions;
-use sexton_tuner::placement::Placement;
 use sexton_tuner::plan::CompactRange;
-use sexton_tuner::replaced::bytes_replaced;
+use sexton_tuner::replaced::{bytes_replaced, deletions_within};
 use sexton_tuner::run::{ActionKind, KeptSetting, Measurement};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -111,7 +110,8 @@ impl Session {
         if let (Some(before), Some(after)) = (files, self.read_files(database)) {
             measured.bytes_replaced =
                 Some(bytes_replaced(before, &after, &compact.column_family, &compact.range));
-            measured.deletions = Some((deletions(compact, before), deletions(compact, &after)));
+            measured.deletions =
+                Some(deletions_within(before, &after, &compact.column_family, &compact.range));
         }
         measured
     }
@@ -121,12 +121,6 @@ impl Session {
 pub fn is_inside(compact: &CompactRange, file: &SstFile) -> bool {
     file.column_family == compact.column_family
         && compact.range.overlaps_closed(&file.smallest, &file.largest)
-}
-
-/// Deletions in a range: its share of those of its files, which are wider.
-fn deletions(compact: &CompactRange, files: &SstRead) -> u64 {
-    let inside: Vec<&SstFile> = files.iter().filter(|file| is_inside(compact, file)).collect();
-    Placement::of(&inside, &[], None).share(&compact.range).deletions
 }
 
 #[cfg(test)]
@@ -179,7 +173,7 @@ mod tests {
         let before = vec![file(1, 0, 200, 2_000)];
         let after: Vec<SstFile> =
             (0..10).map(|part| file(2 + u64::from(part), part * 20, part * 20 + 19, 200)).collect();
-        let (before_count, after_count) = (deletions(&compact, &before), deletions(&compact, &after));
+        let (before_count, after_count) = deletions_within(&before, &after, "cf", &compact.range);
         assert!((195..=205).contains(&before_count), "{before_count}");
         assert!((190..=205).contains(&after_count), "{after_count}");
         let aftermath = Aftermath {

@@ -7,6 +7,7 @@
 
 use crate::facts::evidence::SstFile;
 use crate::facts::range::KeyRange;
+use crate::lsm::tombstone_placement::Placement;
 use std::collections::HashSet;
 
 /// Bytes of the files of a column family that were there before, are not there after, and went with a
@@ -28,6 +29,31 @@ pub fn bytes_replaced(before: &[SstFile], after: &[SstFile], column_family: &str
         taken.extend(more);
         others = rest;
     }
+}
+
+/// Deletions of a column family in a range, before a compaction and after it: shares of those of its files,
+/// which are wider. Where the files of one time lie tells where those of the other have what they hold.
+pub fn deletions_within(
+    before: &[SstFile],
+    after: &[SstFile],
+    column_family: &str,
+    range: &KeyRange,
+) -> (u64, u64) {
+    let of_family = |file: &&SstFile| file.column_family == column_family;
+    let is_inside = |file: &&SstFile| of_family(file) && range.overlaps_closed(&file.smallest, &file.largest);
+    let all = || before.iter().chain(after);
+    // Whatever reaches into the keys of the files that reach into the range.
+    let hull = all().filter(is_inside).map(|file| (&file.smallest, &file.largest));
+    let hull = hull.reduce(|one, two| (one.0.min(two.0), one.1.max(two.1)));
+    let Some((smallest, largest)) = hull else { return (0, 0) };
+    let near = all().filter(of_family).filter(|file| file.smallest <= *largest && *smallest <= file.largest);
+    let placement = Placement::of(&near.collect::<Vec<_>>(), &[], None);
+    let count = |files: &[SstFile]| {
+        let deletions = files.iter().filter(is_inside).map(|file| (file, file.deletions as f64));
+        let [count] = placement.sums_within([&placement.like_deletions(deletions)], range);
+        count.round() as u64
+    };
+    (count(before), count(after))
 }
 
 #[cfg(test)]
@@ -78,6 +104,20 @@ mod tests {
         assert_eq!(bytes_replaced(&before, &[file(1, 6, 10, 59)], "cf", &range(60, 70)), 0);
         // The wide one was only moved: nothing ties the others to this range.
         assert_eq!(bytes_replaced(&before, &[file(1, 6, 10, 59)], "cf", &range(0, 5)), 1 << 2);
+    }
+
+    /// One file held everything, and what became of it are files that lie closer to the range.
+    #[test]
+    fn deletions_are_counted_alike_however_wide_files_are() {
+        let holding = |file: SstFile, deletions| SstFile { entries: deletions, deletions, ..file };
+        let before = [holding(file(1, 6, 0, 200), 2_000)];
+        let after: Vec<SstFile> = (0..10)
+            .map(|part| holding(file(2 + u64::from(part), 6, part * 20, part * 20 + 19), 200))
+            .collect();
+        let range = KeyRange::new(Key::new([100]), Some(Key::new([120]))).unwrap();
+        let counted = deletions_within(&before, &after, "cf", &range);
+        assert!((195..=205).contains(&counted.0) && (195..=205).contains(&counted.1), "{counted:?}");
+        assert_eq!(deletions_within(&before, &[], "other", &range), (0, 0));
     }
 
     proptest! {
