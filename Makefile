@@ -2,7 +2,7 @@
 # Everything is built with the same arguments, so that RocksDB's C++ and Polars are built once.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build build build-demo demo test unit simulate fuzz e2e lint bench-footprint bench-guard bench-overhead bench-plan bench-workloads test-kernels test-monitoring
+.PHONY: help setup setup-build build build-demo demo test unit simulate fuzz e2e lint bench-footprint bench-guard bench-overhead bench-plan bench-workloads test-api test-kernels test-monitoring
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
@@ -93,6 +93,11 @@ test-monitoring: build ## The part of e2e that stages each alert for a real Prom
 	PATH="$(PATH):$(TOOLS)/prometheus/usr/bin" SEXTON_TOOLS="$(TOOLS)" \
 	    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(AS_ROOT)" \
 	    cargo test $(BUILD) --test monitoring --test policies -- --test-threads=1
+
+test-api: build ## The part of e2e that holds the HTTP API against its document, with thousands of requests made up (root, 2 min).
+	PATH="$(PATH)" SEXTON_TOOLS="$(TOOLS)" SEXTON_API_EXAMPLES=1000 \
+	    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(AS_ROOT)" \
+	    cargo test $(BUILD) --test openapi -- --test-threads=1 --nocapture
 
 bench-footprint: build ## What the idle agent takes: memory, processor time; then at 500 execs a second (root, 5 min).
 	$(AS_ROOT) $(PROGRAMS)/sexton-footprint

@@ -52,7 +52,7 @@ if [ "$stage" != build ]; then
     want mariadb-client-core "asks that server what it counted"
     want libsnappy1v5 "MyRocks needs it"
     want musl-tools "a C program on musl, with RocksDB's Java library in it, is observed in the tests" musl-gcc
-    want python3-pip "fetches the C++ library that this library needs on musl" pip3
+    want python3-pip "fetches the C++ library that this library needs on musl, and what tests the HTTP API" pip3
     want e2fsprogs "makes the file systems on loop devices in the tests" mkfs.ext4
     want mount "mounts them" losetup
     want python3 "loads damaged libraries, and two RocksDBs at a time, in the tests" python3
@@ -100,6 +100,16 @@ if [ ! -e "$tools/musl/libstdc++.so.6" ]; then
     cp "$scratch"/greenlet.libs/* "$tools/musl"
     (cd "$tools/musl" && ln -sf libgcc_s-*.so.1 libgcc_s.so.1 && ln -sf libstdc++-*.so.6.* libstdc++.so.6)
     rm -rf "$scratch"
+fi
+
+# Debian has neither. They are of no use to the agent, and nothing but tests/tests/openapi.rs runs them.
+requirements=tests/python/requirements.txt
+if ! cmp -s "$requirements" "$tools/python/requirements.txt"; then
+    say "fetching schemathesis and an OpenAPI validator into $tools: they hold the HTTP API against its document"
+    rm -rf "$tools/python"
+    pip3 install -q --no-deps --only-binary=:all: --no-compile --no-warn-script-location --disable-pip-version-check \
+        --root-user-action=ignore --target "$tools/python" -r "$requirements"
+    cp "$requirements" "$tools/python/requirements.txt"
 fi
 
 # unpack PACKAGE DIRECTORY: unpacks a package that is not to be installed.

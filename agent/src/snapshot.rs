@@ -4,6 +4,7 @@
 //! into the engine. Keys are in here redacted unless the policy says otherwise, so nothing behind this
 //! line has to remember to do it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sexton_journal::{ActionCounts, Event};
 use sexton_tuner::evidence::Counters;
@@ -37,7 +38,7 @@ pub struct Snapshot {
 /// Ranges published per target: more than an operator would read, few enough for a page.
 pub const RANGES_PUBLISHED_MAX: usize = 200;
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AgentView {
     pub version: String,
     pub cycles: u64,
@@ -63,7 +64,7 @@ pub struct AgentView {
 }
 
 /// A period of the policy's schedule.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PeriodView {
     pub name: String,
     /// Whether its values hold now.
@@ -71,7 +72,7 @@ pub struct PeriodView {
 }
 
 /// The agent's state on disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StateView {
     /// Its directory, or `None`: everything is forgotten with the agent.
     pub directory: Option<String>,
@@ -84,14 +85,14 @@ pub struct StateView {
 }
 
 /// What one kind of firing costs the thread that runs into it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbePriceView {
     /// `seek`, `iterator_end`, ...
     pub kind: String,
     pub seconds: f64,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TargetView {
     /// Name with the process id: `OzoneManagerStarter-4711`.
     pub name: String,
@@ -166,7 +167,7 @@ pub struct TargetView {
 }
 
 /// A guard that has objected to acting on a target.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GuardView {
     /// Its name: `level0_files`, `write_delayed`, ...
     pub guard: String,
@@ -178,7 +179,7 @@ pub struct GuardView {
 }
 
 /// What readers of a target pay.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostView {
     /// For stepping over a tombstone.
     pub seconds_per_tombstone: f64,
@@ -191,7 +192,7 @@ pub struct CostView {
 }
 
 /// What probes have cost a target, and what they may cost it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeView {
     /// Time that probes took from its threads since the agent first saw it, seconds: hits times their
     /// corrected price.
@@ -224,7 +225,7 @@ pub struct ProbeView {
 pub const HOT_FILES_MAX: usize = 20;
 
 /// One SST file that readers fetch blocks from.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct FileView {
     pub database: String,
     /// File number, as in `000123.sst`.
@@ -245,7 +246,7 @@ pub struct FileView {
     pub latency_p99_seconds: f64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TargetState {
     /// Only the sentinel reads it.
@@ -261,15 +262,18 @@ pub enum TargetState {
 }
 
 /// Something missing, for an operator.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GapView {
     pub what: String,
     pub reason: String,
     pub remedy: String,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RangeView {
+    /// Tells it from others for as long as the agent runs.
+    #[serde(default)]
+    pub id: String,
     pub target: String,
     pub database: String,
     pub column_family: String,
@@ -309,7 +313,7 @@ pub struct RangeView {
     pub reason: String,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PlanView {
     /// Bytes the plan may spend now.
     pub budget_bytes: u64,
@@ -321,7 +325,7 @@ pub struct PlanView {
     pub refusals: Vec<RefusalView>,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PlanStepView {
     /// `compact_range`, `flush`, `set_options` or `set_throttle`.
     pub action: String,
@@ -348,7 +352,7 @@ pub struct PlanStepView {
 }
 
 /// Something that was not planned.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RefusalView {
     #[serde(default)]
     pub target: String,
@@ -361,7 +365,7 @@ pub struct RefusalView {
     pub reason: String,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ActionView {
     /// Counts up from 1, over all runs of the agent that share a state directory.
@@ -437,7 +441,7 @@ pub struct ActionView {
 }
 
 /// What the outside may ask of the engine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "command")]
 pub enum Command {
     /// Cancel the running action, if any, and plan anew.

@@ -7,11 +7,17 @@
 //!
 //! Invariant: nothing outside this module knows HTTP.
 
+mod answers;
 mod connection;
 mod control;
+mod entity_tag;
+mod event_stream;
 mod guard;
 pub mod metrics;
+mod openapi;
 mod problem;
+mod ranges;
+mod reading;
 mod routes;
 
 pub use control::bind_control;

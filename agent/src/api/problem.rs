@@ -1,9 +1,13 @@
-//! Errors as the API shows them: a stable code, what happened, and what to do.
+//! Errors as the API shows them (RFC 9457): a stable code, what happened, and what to do.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
+
+/// Media type of a problem.
+pub const MEDIA_TYPE: &str = "application/problem+json";
 
 #[derive(Debug)]
 pub struct Problem {
@@ -14,10 +18,20 @@ pub struct Problem {
     pub help: &'static str,
 }
 
-#[derive(Serialize)]
-struct Body<'text> {
+/// What is sent of a problem.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub struct ProblemBody<'text> {
+    /// Always `about:blank`: `code` says what it is.
+    r#type: &'static str,
+    /// The status in words.
+    title: &'text str,
+    status: u16,
+    /// Stable name of the error, for programs.
     code: &'text str,
-    message: &'text str,
+    /// What happened.
+    detail: &'text str,
+    /// What to do.
     help: &'text str,
 }
 
@@ -34,7 +48,16 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let body = Body { code: self.code, message: &self.message, help: self.help };
-        (self.status, Json(body)).into_response()
+        let body = ProblemBody {
+            r#type: "about:blank",
+            title: self.status.canonical_reason().unwrap_or("Error"),
+            status: self.status.as_u16(),
+            code: self.code,
+            detail: &self.message,
+            help: self.help,
+        };
+        let mut response = (self.status, Json(body)).into_response();
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        response
     }
 }

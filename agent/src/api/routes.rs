@@ -1,33 +1,22 @@
 //! Paths, and what each answers.
 
-use super::Shared;
+use super::answers::Health;
 use super::guard::keep_browsers_out;
-use super::metrics;
 use super::problem::Problem;
-use crate::snapshot::{
-    ActionView, Command, EVENTS_PUBLISHED_MAX, PlanView, RANGES_PUBLISHED_MAX, RangeView, Snapshot,
-    TargetView,
-};
+use super::{Shared, entity_tag, event_stream, metrics, ranges, reading};
+use crate::snapshot::{Command, Snapshot};
 use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, Query, Request, State};
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use serde::{Deserialize, Serialize};
-use sexton_journal::Event;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::TrySendError;
 
-/// Greatest `limit` of `/api/v1/ranges`: as many as the engine publishes for one target.
-pub const RANGES_PAGE_MAX: usize = RANGES_PUBLISHED_MAX;
-/// `limit` of `/api/v1/ranges` where the query has none: a screenful.
-const RANGES_PAGE_DEFAULT: usize = 50;
-/// Greatest `limit` of `/api/v1/events`, and the one where the query has none: as many as are published.
-pub const EVENTS_PAGE_MAX: usize = EVENTS_PUBLISHED_MAX;
 /// Body of a request; none has anything to say yet.
 const BODY_BYTES_MAX: usize = 1 << 10;
 /// How long answering may take, receiving the body included; all answers come from memory.
@@ -46,23 +35,37 @@ pub fn router(shared: Shared, access: Access) -> Router {
     let changing = match access {
         Access::Reading => Router::new()
             .route("/api/v1/actions/cancel", post(ask_elsewhere))
+            .route("/api/v1/policy/reload", post(ask_elsewhere))
             .route("/api/v1/cycle", post(ask_elsewhere)),
         Access::Everything => Router::new()
             .route("/api/v1/actions/cancel", post(cancel_action))
+            .route("/api/v1/policy/reload", post(reload_policy))
             .route("/api/v1/cycle", post(run_cycle)),
     };
     Router::new()
         .merge(changing)
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics_text))
-        .route("/api/v1/targets", get(targets))
-        .route("/api/v1/ranges", get(ranges))
-        .route("/api/v1/plan", get(plan))
-        .route("/api/v1/actions", get(actions))
-        .route("/api/v1/events", get(events))
+        .route("/api/v1/build", get(reading::build))
+        .route("/api/v1/openapi.json", get(reading::document))
+        .route("/api/v1/targets", get(reading::targets))
+        .route("/api/v1/targets/{name}", get(reading::target))
+        .route("/api/v1/databases", get(reading::all_databases))
+        .route("/api/v1/column_families", get(reading::all_column_families))
+        .route("/api/v1/ranges", get(ranges::ranges))
+        .route("/api/v1/ranges/{id}", get(ranges::range))
+        .route("/api/v1/plan", get(reading::plan))
+        .route("/api/v1/actions", get(reading::actions))
+        .route("/api/v1/actions/{id}", get(reading::action))
+        .route("/api/v1/schedule", get(reading::schedule))
+        .route("/api/v1/policy", get(reading::policy))
+        .route("/api/v1/doctor", get(reading::doctor))
+        .route("/api/v1/events", get(reading::events))
+        .route("/api/v1/events/stream", get(event_stream::stream))
         .fallback(unknown_path)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn(entity_tag::mark))
         .layer(from_fn(limit_time))
         .layer(from_fn(keep_browsers_out))
         .with_state(shared)
@@ -97,9 +100,7 @@ async fn unknown_path(uri: Uri) -> Problem {
         StatusCode::NOT_FOUND,
         "unknown_path",
         format!("nothing is served at {}", uri.path()),
-        "GET /healthz, /metrics, /api/v1/targets, /api/v1/ranges, /api/v1/plan, /api/v1/actions, \
-         /api/v1/events; \
-         POST /api/v1/cycle, /api/v1/actions/cancel",
+        "GET /api/v1/openapi.json describes all paths; /healthz, /metrics, /api/v1/targets are some",
     )
 }
 
@@ -108,22 +109,15 @@ async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
         StatusCode::METHOD_NOT_ALLOWED,
         "method_not_allowed",
         format!("{} does not take {method}", uri.path()),
-        "what is read is read with GET; /api/v1/cycle and /api/v1/actions/cancel take POST",
+        "what is read is read with GET; what changes something is a POST; /api/v1/openapi.json has all paths",
     )
 }
 
 impl Shared {
     /// The newest snapshot. The lock of the channel is held only to copy the pointer.
-    fn snapshot(&self) -> Arc<Snapshot> {
+    pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshots.borrow())
     }
-}
-
-#[derive(Serialize)]
-struct Health {
-    status: &'static str,
-    at: String,
-    cycles: u64,
 }
 
 /// Healthy as long as the engine lives and its cycles end.
@@ -154,148 +148,6 @@ async fn metrics_text(State(shared): State<Shared>) -> Result<Response, Problem>
     }
 }
 
-#[derive(Serialize)]
-struct Targets<'snapshot> {
-    at: &'snapshot str,
-    targets: &'snapshot [TargetView],
-}
-
-async fn targets(State(shared): State<Shared>) -> Response {
-    let snapshot = shared.snapshot();
-    Json(Targets { at: &snapshot.at, targets: &snapshot.targets }).into_response()
-}
-
-/// Query of `/api/v1/ranges`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RangesQuery {
-    /// Only ranges of this target.
-    target: Option<String>,
-    /// So many at most.
-    #[serde(default = "ranges_page_default")]
-    limit: usize,
-    /// Leave out so many of the best ranked.
-    #[serde(default)]
-    offset: usize,
-}
-
-fn ranges_page_default() -> usize {
-    RANGES_PAGE_DEFAULT
-}
-
-#[derive(Serialize)]
-struct Ranges<'snapshot> {
-    at: &'snapshot str,
-    /// Ranges that the query matches on all pages.
-    total: usize,
-    offset: usize,
-    limit: usize,
-    ranges: Vec<&'snapshot RangeView>,
-}
-
-async fn ranges(
-    State(shared): State<Shared>,
-    query: Result<Query<RangesQuery>, QueryRejection>,
-) -> Result<Response, Problem> {
-    let bad_query = |message: String| {
-        let help = "parameters are target (a name from /api/v1/targets), limit (1 to 200) and offset";
-        Problem::new(StatusCode::BAD_REQUEST, "bad_query", message, help)
-    };
-    let Query(query) = query.map_err(|rejection| bad_query(rejection.body_text()))?;
-    if !(1..=RANGES_PAGE_MAX).contains(&query.limit) {
-        return Err(bad_query(format!("limit is {} but must be 1 to {RANGES_PAGE_MAX}", query.limit)));
-    }
-    let snapshot = shared.snapshot();
-    if let Some(name) = &query.target
-        && !snapshot.targets.iter().any(|target| target.name == *name)
-    {
-        let message = format!("no target is called {name:?}");
-        let help = "GET /api/v1/targets lists the targets";
-        return Err(Problem::new(StatusCode::NOT_FOUND, "unknown_target", message, help));
-    }
-    let matching = || {
-        let wanted = |range: &&RangeView| query.target.as_ref().is_none_or(|name| range.target == *name);
-        snapshot.ranges.iter().filter(wanted)
-    };
-    let page = Ranges {
-        at: &snapshot.at,
-        total: matching().count(),
-        offset: query.offset,
-        limit: query.limit,
-        ranges: matching().skip(query.offset).take(query.limit).collect(),
-    };
-    Ok(Json(page).into_response())
-}
-
-#[derive(Serialize)]
-struct Plan<'snapshot> {
-    at: &'snapshot str,
-    plan: &'snapshot PlanView,
-}
-
-async fn plan(State(shared): State<Shared>) -> Response {
-    let snapshot = shared.snapshot();
-    Json(Plan { at: &snapshot.at, plan: &snapshot.plan }).into_response()
-}
-
-#[derive(Serialize)]
-struct Actions<'snapshot> {
-    at: &'snapshot str,
-    actions: &'snapshot [ActionView],
-}
-
-async fn actions(State(shared): State<Shared>) -> Response {
-    let snapshot = shared.snapshot();
-    Json(Actions { at: &snapshot.at, actions: &snapshot.actions }).into_response()
-}
-
-/// Query of `/api/v1/events`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EventsQuery {
-    /// Only events with a greater id.
-    #[serde(default)]
-    since: u64,
-    /// So many at most.
-    #[serde(default = "events_page_default")]
-    limit: usize,
-}
-
-fn events_page_default() -> usize {
-    EVENTS_PAGE_MAX
-}
-
-#[derive(Serialize)]
-struct Events<'snapshot> {
-    at: &'snapshot str,
-    /// Id of the oldest event that can still be had here; older ones are in the audit log.
-    oldest_id: Option<u64>,
-    /// Oldest first. Where there are more than `limit`, ask again since the last one's id.
-    events: Vec<&'snapshot Event>,
-}
-
-async fn events(
-    State(shared): State<Shared>,
-    query: Result<Query<EventsQuery>, QueryRejection>,
-) -> Result<Response, Problem> {
-    let bad_query = |message: String| {
-        let help = "parameters are since (an event's id) and limit (1 to 256)";
-        Problem::new(StatusCode::BAD_REQUEST, "bad_query", message, help)
-    };
-    let Query(query) = query.map_err(|rejection| bad_query(rejection.body_text()))?;
-    if !(1..=EVENTS_PAGE_MAX).contains(&query.limit) {
-        return Err(bad_query(format!("limit is {} but must be 1 to {EVENTS_PAGE_MAX}", query.limit)));
-    }
-    let snapshot = shared.snapshot();
-    let later = snapshot.events.iter().filter(|event| event.id > query.since);
-    let page = Events {
-        at: &snapshot.at,
-        oldest_id: snapshot.events.first().map(|event| event.id),
-        events: later.take(query.limit).collect(),
-    };
-    Ok(Json(page).into_response())
-}
-
 async fn cancel_action(
     State(shared): State<Shared>,
     body: Result<Bytes, BytesRejection>,
@@ -310,6 +162,14 @@ async fn run_cycle(
 ) -> Result<Response, Problem> {
     refuse_content(body)?;
     send(&shared, Command::RunCycleNow)
+}
+
+async fn reload_policy(
+    State(shared): State<Shared>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    refuse_content(body)?;
+    send(&shared, Command::ReloadPolicy)
 }
 
 /// These requests have no parameters: what somebody believes to be one must not pass unnoticed.

@@ -38,9 +38,11 @@ impl Answer {
     /// Status and code of a problem, which must have message and help as well.
     fn problem(&self) -> (u16, String) {
         let json = self.json();
-        for field in ["message", "help"] {
+        for field in ["title", "detail", "help"] {
             assert!(json[field].as_str().is_some_and(|text| text.len() > 5), "{json}");
         }
+        assert_eq!(json["status"], self.status);
+        assert!(self.head.contains("content-type: application/problem+json"), "{}", self.head);
         (self.status, json["code"].as_str().unwrap().to_owned())
     }
 }
@@ -111,7 +113,9 @@ fn snapshot() -> Snapshot {
     let target = |name: &str| TargetView { name: name.to_owned(), ..TargetView::default() };
     let range = |at: usize| RangeView {
         target: if at.is_multiple_of(3) { "mariadbd-2" } else { "java-1" }.to_owned(),
+        id: format!("r{at}"),
         begin: format!("{at:04}"),
+        pain_seconds_per_second: (at % 7) as f64,
         ..RangeView::default()
     };
     let event = |id: u64| Event {
@@ -370,4 +374,156 @@ fn shutdown_ends_idle_connections_and_frees_the_port() {
     let ended = server.runtime.block_on(async { tokio::time::timeout(Duration::from_secs(5), task).await });
     ended.expect("ends without waiting for idle connections").unwrap().unwrap();
     assert!(TcpStream::connect(server.address).is_err());
+}
+
+#[test]
+fn ranges_are_filtered_and_sorted_and_followed_page_by_page() {
+    let server = Server::start(snapshot());
+    let page = |query: &str| server.get(&format!("/api/v1/ranges?{query}")).json();
+    let ids = |page: &Value| -> Vec<String> {
+        let ranges = page["ranges"].as_array().unwrap();
+        ranges.iter().map(|range| range["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let hurting = page("pain_min=6&limit=200");
+    assert_eq!(hurting["total"], (0..300).filter(|at| at % 7 == 6).count());
+    let by_pain = page("sort=pain&limit=3");
+    assert_eq!(ids(&by_pain), ["r6", "r13", "r20"], "equal ones stay in the order of their rank");
+    assert_eq!(page("column_family=other")["total"], 0);
+    for query in ["sort=worst", "pain_min=much", "after=r1&after=r2"] {
+        let answer = server.get(&format!("/api/v1/ranges?{query}"));
+        assert_eq!(answer.problem(), (400, "bad_query".to_owned()), "{query}");
+    }
+
+    let mut seen = Vec::new();
+    let mut query = "target=java-1&limit=70".to_owned();
+    loop {
+        let page = page(&query);
+        seen.extend(ids(&page));
+        let Some(next) = page["next"].as_str() else { break };
+        query = format!("target=java-1&limit=70&after={next}");
+    }
+    let all: Vec<String> = (0..300).filter(|at| at % 3 != 0).map(|at| format!("r{at}")).collect();
+    assert_eq!(seen, all);
+    assert_eq!(server.get("/api/v1/ranges?after=r301").problem(), (404, "unknown_range".to_owned()));
+}
+
+#[test]
+fn one_of_many_is_found_or_named_as_missing() {
+    let server = Server::start(snapshot());
+    assert_eq!(server.get("/api/v1/targets/mariadbd-2").json()["target"]["name"], "mariadbd-2");
+    assert_eq!(server.get("/api/v1/actions/1").json()["action"]["target"], "java-1");
+    let range = server.get("/api/v1/ranges/r5").json();
+    assert_eq!((&range["range"]["begin"], &range["range"]["target"]), (&json!("0005"), &json!("java-1")));
+    let missing = [
+        ("/api/v1/targets/java-9", "unknown_target"),
+        ("/api/v1/targets/%ff", "unknown_target"),
+        ("/api/v1/ranges/r300", "unknown_range"),
+        ("/api/v1/ranges/%ff", "unknown_range"),
+        ("/api/v1/actions/2", "unknown_action"),
+        ("/api/v1/actions/-1", "unknown_action"),
+        ("/api/v1/actions/99999999999999999999", "unknown_action"),
+    ];
+    for (path, code) in missing {
+        assert_eq!(server.get(path).problem(), (404, code.to_owned()), "{path}");
+    }
+    let of = |query: &str| {
+        server.get(&format!("/api/v1/actions?{query}")).json()["actions"].as_array().unwrap().len()
+    };
+    assert_eq!((of("target=java-1"), of("target=mariadbd-2"), of("state=done")), (1, 0, 0));
+}
+
+#[test]
+fn databases_and_column_families_add_up_their_ranges() {
+    let mut snapshot = snapshot();
+    snapshot.targets[0].databases = vec!["/db/a".to_owned(), "/db/idle".to_owned()];
+    snapshot.ranges.truncate(30);
+    for (at, range) in snapshot.ranges.iter_mut().enumerate() {
+        range.database = "/db/a".to_owned();
+        range.column_family = ["keyTable", "fileTable"][at % 2].to_owned();
+    }
+    let pain: f64 = snapshot.ranges.iter().map(|range| range.pain_seconds_per_second).sum();
+    let server = Server::start(snapshot);
+    let sum = |path: &str, list: &str| -> (f64, u64, usize) {
+        let answer = server.get(path).json();
+        let list = answer[list].as_array().unwrap();
+        let pains: Vec<f64> =
+            list.iter().map(|one| one["pain_seconds_per_second"].as_f64().unwrap()).collect();
+        assert!(pains.is_sorted_by(|one, two| one >= two), "{pains:?}");
+        (pains.iter().sum(), list.iter().map(|one| one["ranges"].as_u64().unwrap()).sum(), list.len())
+    };
+    assert_eq!(sum("/api/v1/databases", "databases"), (pain, 30, 3));
+    assert_eq!(sum("/api/v1/column_families", "column_families"), (pain, 30, 4));
+}
+
+#[test]
+fn who_has_an_answer_already_gets_no_body() {
+    let server = Server::start(snapshot());
+    let first = server.get("/api/v1/plan");
+    let tag = first.head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap().to_owned();
+    let again = |tag: &str| {
+        server.send(&format!(
+            "GET /api/v1/plan HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nIf-None-Match: {tag}\r\n\r\n"
+        ))
+    };
+    let unchanged = again(&tag);
+    assert_eq!((unchanged.status, unchanged.body.as_str()), (304, ""));
+    assert!(unchanged.head.contains(&tag) && unchanged.head.contains("nosniff"), "{}", unchanged.head);
+    assert_eq!(again("\"other\"").body, first.body);
+    let mut newer = snapshot();
+    newer.plan.steps.clear();
+    server.snapshots.as_ref().unwrap().send(Arc::new(newer)).unwrap();
+    assert_eq!(again(&tag).status, 200, "the plan is another one");
+    let missing = server.get("/api/v1/actions/7");
+    assert!(!missing.head.contains("etag"), "a problem is not kept: {}", missing.head);
+}
+
+#[test]
+fn events_are_followed_as_they_are_told() {
+    let server = Server::start(snapshot());
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let request = "GET /api/v1/events/stream HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: 28\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    let mut until = |end: &str| {
+        let mut byte = [0];
+        while !text.contains(end) {
+            stream.read_exact(&mut byte).unwrap();
+            text.push(char::from(byte[0]));
+        }
+        text.clone()
+    };
+    let told = until("id: 30");
+    assert!(told.to_lowercase().contains("content-type: text/event-stream"), "{told}");
+    assert!(told.contains("id: 29") && !told.contains("id: 28"), "{told}");
+    let mut newer = snapshot();
+    newer.events.push(Event { id: 31, ..newer.events[0].clone() });
+    server.snapshots.as_ref().unwrap().send(Arc::new(newer)).unwrap();
+    let told = until("id: 31");
+    assert_eq!(told.matches("id: 30").count(), 1, "{told}");
+    assert_eq!(server.get("/api/v1/events/stream?until=3").problem(), (400, "bad_query".to_owned()));
+}
+
+#[test]
+fn every_path_of_the_document_is_served_and_commands_only_on_the_socket() {
+    let mut server = Server::start(snapshot());
+    let document = server.get("/api/v1/openapi.json").json();
+    let paths = document["paths"].as_object().unwrap();
+    for (path, methods) in paths {
+        if methods.get("post").is_some() {
+            let request = server.post_request(path, JSON, "");
+            assert_eq!(
+                server.send(&request).problem(),
+                (403, "control_socket_required".to_owned()),
+                "{path}"
+            );
+            assert_eq!(server.post(path, JSON, "").status, 202, "{path}");
+            assert!(server.received().is_some(), "{path}");
+        } else if path != "/api/v1/events/stream" {
+            let path = path.replace("{name}", "java-1").replace("{id}", "1");
+            let status = server.get(&path).status;
+            assert!(status == 200 || path == "/api/v1/ranges/1", "{path}: {status}");
+        }
+    }
+    assert!(paths.len() > 15, "{}", paths.len());
 }

@@ -16,7 +16,9 @@ use sexton_tuner::policy::{KeyDisplay, Policy};
 use sexton_tuner::rank::RangeAssessment;
 use sexton_tuner::run::ActionKind;
 use sexton_tuner::words;
+use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Instant;
 
 /// All that is known now.
@@ -139,8 +141,17 @@ fn price_views(prices: &ProbePrices) -> Vec<ProbePriceView> {
     prices.by_kind().map(view).into()
 }
 
+/// A number made of what tells a range from others, its keys unredacted: so with a secret, which is another
+/// one in each run, and keys cannot be guessed from it.
+fn range_id(range: &RangeAssessment) -> String {
+    static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    let what = (&range.target, &range.database, &range.column_family, &range.range.begin, &range.range.end);
+    format!("{:016x}", SECRET.hash_one(what))
+}
+
 fn range_view(range: &RangeAssessment, keys: KeyDisplay) -> RangeView {
     RangeView {
+        id: range_id(range),
         target: range.target.clone(),
         database: range.database.clone(),
         column_family: range.column_family.clone().unwrap_or_else(|| "unknown".into()),

@@ -8,6 +8,7 @@ use crate::facts::oldest_snapshot::OldestSnapshot;
 use crate::facts::options::ColumnFamilyOptions;
 use crate::facts::{key::Key, range::KeyRange};
 use crate::policy::RemedyKind;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +39,7 @@ impl SeekKind {
 }
 
 /// `rocksdb::PerfContext` counters, as a difference between two readings or as a total.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
     /// `internal_delete_skipped_count`: tombstones stepped over.
     pub tombstones_skipped: u64,

@@ -2,10 +2,11 @@
 
 use crate::facts::evidence::{Counters, EventCosts, SentinelInterval, Window};
 use crate::loss::read_time::Scale;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Reader time lost in a target that is in none of its ranges, seconds per second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Unplaced {
     /// In operations that were too small for a record, and that no record stands for.
     pub unrecorded_seconds_per_second: f64,
