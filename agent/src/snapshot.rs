@@ -26,6 +26,9 @@ pub struct Snapshot {
     pub plan: PlanView,
     /// What was done, newest first, at most [`ACTIONS_PUBLISHED_MAX`] and what has no end yet.
     pub actions: Vec<ActionView>,
+    /// What is changed in targets, and has to be restored.
+    #[serde(default)]
+    pub settings: Vec<SettingView>,
     /// Counts of actions since the agent's start, by target.
     pub action_counts: BTreeMap<String, ActionCounts>,
     /// What was emitted, oldest first, at most [`EVENTS_PUBLISHED_MAX`].
@@ -438,6 +441,30 @@ pub struct ActionView {
     /// How long ago the oldest of them was taken, seconds.
     #[serde(default)]
     pub oldest_snapshot_age_seconds: Option<u64>,
+}
+
+/// A value in a target that the agent has changed, or is about to, and has to restore.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SettingView {
+    /// The action that changes it.
+    pub action_id: u64,
+    pub target: String,
+    /// `option`, `throttle` or `perf_level`.
+    pub kind: String,
+    /// Database directory and column family of an option.
+    pub database: Option<String>,
+    pub column_family: Option<String>,
+    /// RocksDB's name of the option, or the policy's of the throttle.
+    pub name: String,
+    pub wanted: String,
+    /// The value that was read last.
+    pub observed: Option<String>,
+    /// What is put back; `None` where the executor remembers it.
+    pub restore: Option<String>,
+    /// `intended`, `in_force` or `restoring`.
+    pub state: String,
+    /// Why it is restored.
+    pub reason: Option<String>,
 }
 
 /// What the outside may ask of the engine.

@@ -1,7 +1,7 @@
 //! What each path answers, as types: the document that describes the API is made from them.
 
 use crate::snapshot::{
-    ActionView, FileView, PeriodView, PlanStepView, PlanView, RangeView, RefusalView, StateView,
+    ActionView, FileView, PeriodView, PlanStepView, PlanView, RangeView, RefusalView, SettingView, StateView,
 };
 use crate::snapshot::{Snapshot, TargetView};
 use schemars::{JsonSchema, Schema, json_schema};
@@ -141,6 +141,33 @@ fn events_schema(_: &mut schemars::SchemaGenerator) -> Schema {
             },
         },
     })
+}
+
+#[derive(Serialize, JsonSchema)]
+pub struct Settings<'snapshot> {
+    pub at: &'snapshot str,
+    pub settings: &'snapshot [SettingView],
+}
+
+/// Whether a text is a policy.
+#[derive(Default, Serialize, JsonSchema)]
+pub struct PolicyCheck {
+    pub is_valid: bool,
+    /// What is wrong; `None` where nothing is.
+    pub error: Option<PolicyMistake>,
+    /// What is no mistake, and should be known.
+    pub warnings: Vec<String>,
+}
+
+/// The first mistake of a policy.
+#[derive(Serialize, JsonSchema)]
+pub struct PolicyMistake {
+    pub message: String,
+    /// What to write instead.
+    pub help: String,
+    /// Counts from 1.
+    pub line: Option<usize>,
+    pub column: Option<usize>,
 }
 
 /// What the policy's clock says now.

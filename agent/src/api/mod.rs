@@ -15,6 +15,7 @@ mod event_stream;
 mod guard;
 pub mod metrics;
 mod openapi;
+mod policy_check;
 mod problem;
 mod ranges;
 mod reading;

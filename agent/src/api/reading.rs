@@ -2,8 +2,8 @@
 
 use super::Shared;
 use super::answers::{
-    Action, Actions, Build, ColumnFamilies, Databases, Doctor, Events, Plan, Policy, Schedule, Target,
-    Targets, column_families, databases,
+    Action, Actions, Build, ColumnFamilies, Databases, Doctor, Events, Plan, Policy, Schedule, Settings,
+    Target, Targets, column_families, databases,
 };
 use super::openapi;
 use super::problem::Problem;
@@ -87,6 +87,11 @@ pub async fn action(
     let action = snapshot.actions.iter().find(|action| action.id == id);
     let action = action.ok_or_else(|| not_there(format!("no action has the id {id}")))?;
     Ok(Json(Action { at: &snapshot.at, action }).into_response())
+}
+
+pub async fn settings(State(shared): State<Shared>) -> Response {
+    let snapshot = shared.snapshot();
+    Json(Settings { at: &snapshot.at, settings: &snapshot.settings }).into_response()
 }
 
 pub async fn schedule(State(shared): State<Shared>) -> Response {

@@ -3,7 +3,7 @@
 use super::answers::Health;
 use super::guard::keep_browsers_out;
 use super::problem::Problem;
-use super::{Shared, entity_tag, event_stream, metrics, ranges, reading};
+use super::{Shared, entity_tag, event_stream, metrics, policy_check, ranges, reading};
 use crate::snapshot::{Command, Snapshot};
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -35,10 +35,15 @@ pub fn router(shared: Shared, access: Access) -> Router {
     let changing = match access {
         Access::Reading => Router::new()
             .route("/api/v1/actions/cancel", post(ask_elsewhere))
+            .route("/api/v1/policy/check", post(ask_elsewhere))
             .route("/api/v1/policy/reload", post(ask_elsewhere))
             .route("/api/v1/cycle", post(ask_elsewhere)),
         Access::Everything => Router::new()
             .route("/api/v1/actions/cancel", post(cancel_action))
+            .route(
+                "/api/v1/policy/check",
+                post(policy_check::check).layer(DefaultBodyLimit::max(policy_check::BODY_BYTES_MAX)),
+            )
             .route("/api/v1/policy/reload", post(reload_policy))
             .route("/api/v1/cycle", post(run_cycle)),
     };
@@ -57,6 +62,7 @@ pub fn router(shared: Shared, access: Access) -> Router {
         .route("/api/v1/plan", get(reading::plan))
         .route("/api/v1/actions", get(reading::actions))
         .route("/api/v1/actions/{id}", get(reading::action))
+        .route("/api/v1/settings", get(reading::settings))
         .route("/api/v1/schedule", get(reading::schedule))
         .route("/api/v1/policy", get(reading::policy))
         .route("/api/v1/doctor", get(reading::doctor))

@@ -456,6 +456,27 @@ fn databases_and_column_families_add_up_their_ranges() {
 }
 
 #[test]
+fn a_policy_is_checked_and_its_mistake_is_an_answer() {
+    let mut server = Server::start(snapshot());
+    let check =
+        |policy: &str| server.post("/api/v1/policy/check", JSON, &json!({"policy": policy}).to_string());
+    let good = check("mode: advise\n");
+    assert_eq!((good.status, good.json()["is_valid"].as_bool()), (200, Some(true)));
+    let everybody = "mode: act\ntargets: [{ name: a, match: { executable: x } }]\n";
+    assert_eq!(check(everybody).json()["warnings"].as_array().unwrap().len(), 1);
+    let bad = check("mode: advise\nloop: { intervall: 1s }\n").json();
+    assert_eq!((&bad["is_valid"], &bad["error"]["line"]), (&json!(false), &json!(2)), "{bad}");
+    assert!(bad["error"]["help"].as_str().unwrap().contains("interval"), "{bad}");
+    let long = "#".repeat(sexton_tuner::policy::POLICY_BYTES_MAX + 1);
+    assert_eq!(check(&long).problem(), (400, "bad_body".to_owned()));
+    for body in ["", "{}", "[]", r#"{"policy": 1}"#, r#"{"policy": "", "path": "/etc/shadow"}"#] {
+        let answer = server.post("/api/v1/policy/check", JSON, body);
+        assert_eq!(answer.problem(), (400, "bad_body".to_owned()), "{body}");
+    }
+    assert_eq!(server.received(), None, "nothing comes into force");
+}
+
+#[test]
 fn who_has_an_answer_already_gets_no_body() {
     let server = Server::start(snapshot());
     let first = server.get("/api/v1/plan");
@@ -517,8 +538,12 @@ fn every_path_of_the_document_is_served_and_commands_only_on_the_socket() {
                 (403, "control_socket_required".to_owned()),
                 "{path}"
             );
-            assert_eq!(server.post(path, JSON, "").status, 202, "{path}");
-            assert!(server.received().is_some(), "{path}");
+            let (body, status) = match path.ends_with("/check") {
+                true => (r#"{"policy": "mode: observe"}"#, 200),
+                false => ("", 202),
+            };
+            assert_eq!(server.post(path, JSON, body).status, status, "{path}");
+            assert_eq!(server.received().is_some(), status == 202, "{path}");
         } else if path != "/api/v1/events/stream" {
             let path = path.replace("{name}", "java-1").replace("{id}", "1");
             let status = server.get(&path).status;

@@ -7,14 +7,14 @@ use crate::act::Actor;
 use crate::observe::{Observer, Watched};
 use crate::snapshot::{
     AgentView, PeriodView, PlanStepView, PlanView, ProbePriceView, RANGES_PUBLISHED_MAX, RangeView,
-    RefusalView, Snapshot, StateView, TargetView,
+    RefusalView, SettingView, Snapshot, StateView, TargetView,
 };
 use action_view::{action_view, step_view};
 use sexton_probe::governor::ProbePrices;
 use sexton_tuner::plan::{Action, Plan};
 use sexton_tuner::policy::{KeyDisplay, Policy};
 use sexton_tuner::rank::RangeAssessment;
-use sexton_tuner::run::ActionKind;
+use sexton_tuner::run::{ActionKind, KeptSetting, KeptState, SettingKind};
 use sexton_tuner::words;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -65,6 +65,7 @@ impl Known<'_> {
                 .listed(&self.actor.ledger)
                 .map(|listed| action_view(listed, policy.keys))
                 .collect(),
+            settings: self.actor.ledger.settings().iter().map(setting_view).collect(),
             action_counts: self.actor.journal.counts(&self.actor.ledger),
             events: self.actor.journal.events().events(),
         }
@@ -170,6 +171,32 @@ fn range_view(range: &RangeAssessment, keys: KeyDisplay) -> RangeView {
         cost_bytes: range.cost_bytes,
         relief_per_byte: range.relief_per_byte,
         reason: range.reason.clone(),
+    }
+}
+
+fn setting_view(kept: &KeptSetting) -> SettingView {
+    let (kind, database, column_family) = match &kept.setting.kind {
+        SettingKind::Option { database, column_family } => ("option", Some(database), Some(column_family)),
+        SettingKind::Throttle => ("throttle", None, None),
+        SettingKind::PerfLevel => ("perf_level", None, None),
+    };
+    let (state, reason) = match &kept.state {
+        KeptState::Intended => ("intended", None),
+        KeptState::InForce => ("in_force", None),
+        KeptState::Restoring(reason) => ("restoring", Some(reason.clone())),
+    };
+    SettingView {
+        action_id: kept.action.0,
+        target: kept.target.clone(),
+        kind: kind.to_owned(),
+        database: database.cloned(),
+        column_family: column_family.cloned(),
+        name: kept.setting.name.clone(),
+        wanted: kept.wanted.clone(),
+        observed: kept.observed.clone(),
+        restore: kept.restore.clone(),
+        state: state.to_owned(),
+        reason,
     }
 }
 

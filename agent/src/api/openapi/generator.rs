@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use crate::api::answers::{
-    Action, Actions, Build, ColumnFamilies, Databases, Doctor, Events, Health, Plan, Policy, RangeInDepth,
-    Ranges, Schedule, Target, Targets,
+    Action, Actions, Build, ColumnFamilies, Databases, Doctor, Events, Health, Plan, Policy, PolicyCheck,
+    RangeInDepth, Ranges, Schedule, Settings, Target, Targets,
 };
 use crate::api::event_stream::StreamQuery;
+use crate::api::policy_check::PolicyText;
 use crate::api::problem::{self, ProblemBody};
 use crate::api::ranges::RangesQuery;
 use crate::api::reading::{ActionsQuery, EventsQuery};
@@ -131,6 +132,11 @@ fn reading(schemas: &mut Schemas) -> Vec<Operation> {
             problems: &[400, 404],
             ..schemas.get::<Action>("/api/v1/actions/{id}", "action", "One action.")
         },
+        schemas.get::<Settings>(
+            "/api/v1/settings",
+            "settings",
+            "What is changed in targets, to be restored.",
+        ),
         schemas.get::<Schedule>("/api/v1/schedule", "schedule", "What the policy's clock says now."),
         schemas.get::<Policy>("/api/v1/policy", "policy", "Whether the policy's file is in force."),
         schemas.get::<Doctor>("/api/v1/doctor", "doctor", "What is missing, why, and what to do."),
@@ -178,6 +184,17 @@ fn asking(schemas: &mut Schemas) -> [(&'static str, Value); 3] {
     })
 }
 
+/// What is asked with a text, on the unix socket only too: whoever sends one has it parsed by the agent.
+fn checking(schemas: &mut Schemas) -> Value {
+    let answer = schemas.json::<PolicyCheck>();
+    let responses = answers(schemas, "200", answer, &[400, 413, 415]);
+    let body = json!({"required": true, "content": schemas.json::<PolicyText>()});
+    json!({"post": {
+        "operationId": "check_policy", "summary": "Whether a text is a policy.", "tags": ["control"],
+        "requestBody": body, "responses": responses,
+    }})
+}
+
 /// The whole document.
 fn document() -> Value {
     let mut schemas = Schemas::new();
@@ -192,6 +209,7 @@ fn document() -> Value {
         paths.insert(path.to_owned(), json!({"get": operation}));
     }
     paths.extend(asking(&mut schemas).map(|(path, item)| (path.to_owned(), item)));
+    paths.insert("/api/v1/policy/check".to_owned(), checking(&mut schemas));
     json!({
         "openapi": "3.1.0",
         "info": {
