@@ -1,7 +1,7 @@
 //! The events as they are told: `text/event-stream`, one message an event, from where the client has stopped.
 
-use super::Shared;
 use super::problem::Problem;
+use super::shared::Shared;
 use crate::snapshot::Snapshot;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};

@@ -11,6 +11,7 @@ mod answers;
 mod connection;
 mod control;
 mod entity_tag;
+mod error;
 mod event_stream;
 mod guard;
 pub mod metrics;
@@ -20,50 +21,20 @@ mod problem;
 mod ranges;
 mod reading;
 mod routes;
+mod shared;
 
 pub use control::bind_control;
+pub use error::ApiError;
 
 use crate::snapshot::{Command, Snapshot};
 use connection::Control;
 use routes::Access;
+use shared::Shared;
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use thiserror::Error;
 use tokio::sync::{mpsc, watch};
-
-/// Why the API cannot be served; [`ApiError::remedy`] says what to do.
-#[derive(Debug, Error)]
-pub enum ApiError {
-    #[error(
-        "refusing to listen on {address}: the API has no authentication yet, so only loopback addresses are served"
-    )]
-    NotLoopback { address: SocketAddr },
-    #[error("cannot listen on {address}: the port is in use")]
-    PortInUse { address: SocketAddr },
-    #[error("cannot listen on {address}: {source}")]
-    Listen { address: SocketAddr, source: std::io::Error },
-    #[error("cannot serve on the listener that was handed over: {source}")]
-    Listener { source: std::io::Error },
-}
-
-impl ApiError {
-    /// What an operator can do about it, in one sentence.
-    pub fn remedy(&self) -> &'static str {
-        match self {
-            ApiError::NotLoopback { .. } => {
-                "listen on 127.0.0.1 (`--listen 127.0.0.1:9776`) and reach it from elsewhere through `ssh -L`"
-            }
-            ApiError::PortInUse { .. } => {
-                "see who has it (`ss -ltnp`), perhaps another sexton; stop that, or choose another port with --listen"
-            }
-            ApiError::Listen { .. } => "choose another address or port with --listen",
-            ApiError::Listener { .. } => "hand over a bound TCP socket",
-        }
-    }
-}
 
 /// Listens on `address`, which must be a loopback address; port 0 lets the system choose.
 /// Errors: [`ApiError`], when the address is not loopback or cannot be listened on.
@@ -81,25 +52,6 @@ fn refuse_unless_loopback(address: SocketAddr) -> Result<(), ApiError> {
         false => Err(ApiError::NotLoopback { address }),
     }
 }
-
-#[derive(Clone)]
-struct Shared {
-    snapshots: watch::Receiver<Arc<Snapshot>>,
-    commands: mpsc::Sender<Command>,
-    labels: Arc<std::sync::Mutex<metrics::Labels>>,
-    /// When the first cycle has to have ended.
-    first_cycle_due: Instant,
-}
-
-impl Shared {
-    fn new(snapshots: watch::Receiver<Arc<Snapshot>>, commands: mpsc::Sender<Command>) -> Shared {
-        let first_cycle_due = Instant::now() + FIRST_CYCLE_TIME_MAX;
-        Shared { snapshots, commands, labels: Arc::default(), first_cycle_due }
-    }
-}
-
-/// Longest that the first cycle may take: the files of the node's programs are read for the first time.
-const FIRST_CYCLE_TIME_MAX: Duration = Duration::from_secs(180);
 
 /// Serves the whole API, with what changes something, to those who may ask for it. As [`serve`].
 pub async fn serve_control(

@@ -1,4 +1,5 @@
-//! Whether a text is a policy: the same check as `sexton policy check`, for programs. Nothing comes into force.
+//! Whether a text is a policy: the same check as `sexton policy check`, for programs. Nothing comes into
+//! force.
 
 use super::answers::{PolicyCheck, PolicyMistake};
 use super::problem::Problem;

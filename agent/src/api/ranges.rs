@@ -1,8 +1,8 @@
 //! The ranges: filtered, sorted, in pages; and one of them in depth.
 
-use super::Shared;
 use super::answers::{Ranges, in_depth};
 use super::problem::Problem;
+use super::shared::Shared;
 use crate::snapshot::{RANGES_PUBLISHED_MAX, RangeView, Snapshot};
 use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};

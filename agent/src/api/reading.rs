@@ -1,6 +1,5 @@
 //! What is read: each answer from the newest published snapshot, never from a target.
 
-use super::Shared;
 use super::answers::{
     Action, Actions, Build, ColumnFamilies, Databases, Doctor, Events, Plan, Policy, Schedule, Settings,
     Target, Targets, column_families, databases,
@@ -8,6 +7,7 @@ use super::answers::{
 use super::openapi;
 use super::problem::Problem;
 use super::ranges::unknown_target;
+use super::shared::Shared;
 use crate::snapshot::{ActionView, EVENTS_PUBLISHED_MAX};
 use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};

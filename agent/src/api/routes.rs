@@ -3,8 +3,9 @@
 use super::answers::Health;
 use super::guard::keep_browsers_out;
 use super::problem::Problem;
-use super::{Shared, entity_tag, event_stream, metrics, policy_check, ranges, reading};
-use crate::snapshot::{Command, Snapshot};
+use super::shared::Shared;
+use super::{entity_tag, event_stream, metrics, policy_check, ranges, reading};
+use crate::snapshot::Command;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -13,7 +14,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -117,13 +118,6 @@ async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
         format!("{} does not take {method}", uri.path()),
         "what is read is read with GET; what changes something is a POST; /api/v1/openapi.json has all paths",
     )
-}
-
-impl Shared {
-    /// The newest snapshot. The lock of the channel is held only to copy the pointer.
-    pub fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.snapshots.borrow())
-    }
 }
 
 /// Healthy as long as the engine lives and its cycles end.
