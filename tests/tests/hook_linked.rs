@@ -13,6 +13,7 @@ use sexton_tests::linked::{Program, TOMBSTONES};
 use sexton_tests::{artifact, jvm, options_file};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// An option that every RocksDB has, and that the hook sets.
@@ -49,6 +50,31 @@ fn a_linked_c_program_is_served_in_all_that_can_be_asked() -> Result<()> {
     ensure!(kind_of_connect(program.pid())? == "no hook", "a hook that was told to go still answers");
     ensure!(skip()? == "20", "a hook that goes leaves an option behind: {}", skip()?);
     program.end()
+}
+
+/// What `objdump -T` shows of a library, the versions of the C library's symbols among it.
+fn symbols(library: &Path) -> Result<String> {
+    let mut command = Command::new(artifact::installed("objdump", "binutils")?);
+    let output = command.arg("-T").arg(library).output()?;
+    ensure!(output.status.success(), "objdump ended with {}", output.status);
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// RHEL 7 has glibc 2.17, and images that are older than the machine that builds this have some later one.
+#[test]
+fn the_library_wants_nothing_that_glibc_2_17_has_not() -> Result<()> {
+    const NEWEST: (u32, u32) = (2, 17);
+    let symbols = symbols(&artifact::built("libsexton_hook.so")?)?;
+    let mut wanted = 0;
+    for line in symbols.lines() {
+        let Some((_, version)) = line.split_once("(GLIBC_") else { continue };
+        let mut numbers = version.split(['.', ')']).map(str::parse);
+        let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { continue };
+        ensure!((major, minor) <= NEWEST, "it wants what an older C library has not: {line}");
+        wanted += 1;
+    }
+    ensure!(wanted > 20, "only {wanted} symbols of the C library:\n{symbols}");
+    Ok(())
 }
 
 #[test]
