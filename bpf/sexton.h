@@ -12,7 +12,7 @@
 
 /* Targets that can be watched at the same time. Each has a slot, an index into the recipes and the totals:
  * a target is one RocksDB, so a process with two copies of it has two slots. */
-#define SEXTON_TARGETS_MAX 64
+#define SEXTON_TARGETS_MAX 512
 
 /* Threads of the agent that read a target's totals at the same time, those among them that wait for ever. */
 #define SEXTON_PASSES_MAX 1024

@@ -115,6 +115,7 @@ mod tests {
             command: ["sh", "-c", script].map(str::to_owned).to_vec(),
             get: None,
             only_from: None,
+            user: None,
             time_limit: Duration::from_secs(60),
         }
     }

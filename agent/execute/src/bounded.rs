@@ -1,7 +1,10 @@
-//! Running a command with limits: time, output, an end to all it started, and no capability.
+//! Running a command with limits: time, output, an end to all it started, no capability, and the user that
+//! the policy names.
 
+use super::template::ExpandedCommand;
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::thread::CapabilitySet;
+use sexton_inspect::users::Account;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -80,14 +83,24 @@ impl Output {
 }
 
 impl RunningCommand {
-    /// Starts `program` with `arguments`, without a shell and without input.
+    /// Starts a command as `user`, or as the agent's own one, without a shell and without input.
     ///
     /// # Errors
-    /// When it cannot be started.
-    pub fn start(program: &str, arguments: &[String], time_limit: Duration) -> io::Result<RunningCommand> {
-        let mut command = Command::new(program);
+    /// When it cannot be started; of the kind `InvalidInput` where it cannot be as that user.
+    pub fn start(
+        asked: &ExpandedCommand,
+        user: Option<&str>,
+        time_limit: Duration,
+    ) -> io::Result<RunningCommand> {
+        let account = user.map(account).transpose()?;
+        let mut command = Command::new(&asked.program);
+        if let Some(account) = &account {
+            let Account { name, home, .. } = account;
+            command.envs([("USER", name), ("LOGNAME", name), ("HOME", home)]);
+        }
         command
-            .args(arguments)
+            .args(&asked.arguments)
+            .envs(asked.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -95,7 +108,7 @@ impl RunningCommand {
         // What the service manager or root gave the agent is not for the policy's commands: whatever they are
         // tricked into, they may do what their user may do and no more. SAFETY: between fork and exec the
         // closure makes system calls about its own process; it allocates nothing and takes no lock.
-        unsafe { command.pre_exec(|| sexton_sandbox::give_up_privileges(CapabilitySet::empty())) };
+        unsafe { command.pre_exec(move || become_the_policys(account.as_ref())) };
         let mut child = command.spawn()?;
         let outputs = child.stdout.take().map(Output::new).into_iter();
         let outputs = outputs.chain(child.stderr.take().map(Output::new)).collect();
@@ -191,6 +204,24 @@ impl Drop for RunningCommand {
     }
 }
 
+/// The user that the policy names, where the agent may become it.
+fn account(name: &str) -> io::Result<Account> {
+    let refused = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
+    if !sexton_sandbox::may_change_user() {
+        let reason = "the agent may not change its user (CAP_SETUID and CAP_SETGID)";
+        return Err(refused(format!("cannot run as {name}: {reason}")));
+    }
+    Account::named(name)?.ok_or_else(|| refused(format!("there is no user {name} in /etc/passwd")))
+}
+
+/// Makes system calls about the calling process and nothing else.
+fn become_the_policys(account: Option<&Account>) -> io::Result<()> {
+    if let Some(account) = account {
+        sexton_sandbox::become_user(account.user_id, account.group_id, &account.further_groups)?;
+    }
+    sexton_sandbox::give_up_privileges(CapabilitySet::empty())
+}
+
 /// Reads a pipe to its end in a thread of its own; sends the first bytes.
 fn collect(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
@@ -224,7 +255,13 @@ mod tests {
     }
 
     fn start(script: &str, time_limit: Duration) -> RunningCommand {
-        RunningCommand::start("/bin/sh", &["-c".into(), script.into()], time_limit).unwrap()
+        start_as(None, script, time_limit).unwrap()
+    }
+
+    fn start_as(user: Option<&str>, script: &str, time_limit: Duration) -> io::Result<RunningCommand> {
+        let (program, arguments) = ("/bin/sh".into(), vec!["-c".into(), script.into()]);
+        let environment = vec![("SEXTON_BEGIN_HEX".into(), "00ff".into())];
+        RunningCommand::start(&ExpandedCommand { program, arguments, environment }, user, time_limit)
     }
 
     #[test]
@@ -241,6 +278,24 @@ mod tests {
         let values: Vec<&str> = sets.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
         let none = "0000000000000000";
         assert_eq!(values, [none, none, none, none, "1"], "{sets}");
+    }
+
+    /// Only root becomes another user.
+    #[test]
+    fn a_command_is_the_users_that_is_named_and_has_no_capability() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let nobody = Account::named("nobody").unwrap().unwrap();
+        let script = "id -u; id -g; id -G; echo $USER $HOME $SEXTON_BEGIN_HEX; grep CapPrm /proc/self/status; \
+                      cat /etc/shadow 2>&1 | grep -c denied";
+        let said = start_as(Some("nobody"), script, PLENTY).unwrap().wait().unwrap().output;
+        let (user, group) = (nobody.user_id, nobody.group_id);
+        let expected =
+            format!("{user}\n{group}\n{group}\nnobody {} 00ff\nCapPrm:\t0000000000000000\n1\n", nobody.home);
+        assert_eq!(said, expected);
+        let error = start_as(Some("no-such-user"), script, PLENTY).unwrap_err();
+        assert!(error.kind() == io::ErrorKind::InvalidInput && error.to_string().contains("no-such-user"));
     }
 
     #[test]

@@ -5,9 +5,10 @@ use super::bounded::{Ending, Run, RunningCommand};
 use super::error::ExecuteError;
 use super::executor::{Executor, Job, Jobs, POLL_INTERVAL};
 use super::task::{
-    CommandEnd, JobEnd, JobId, JobOutcome, JobStatus, Progress, SettingTask, Task, ThrottleTask, one_line,
+    CommandEnd, JobEnd, JobId, JobOutcome, JobStatus, Progress, SettingTask, Task, ThrottleTask,
 };
 use super::template::{CommandTemplate, ExpandedCommand};
+use super::words::one_line;
 use sexton_tuner::policy::ExecPolicy;
 use std::time::Duration;
 
@@ -19,17 +20,24 @@ const VALUE_BYTES_MAX: usize = 256;
 pub struct CommandExecutor {
     compact: Option<CommandTemplate>,
     time_limit: Duration,
+    /// Whose the command is; `None`: the agent's user's.
+    user: Option<String>,
     shows_keys: bool,
     jobs: Jobs,
 }
 
 impl CommandExecutor {
-    /// With the command that compacts, if there is one; those of throttles come with their tasks.
-    /// `shows_keys`: whether [`Executor::describe`] may show whole keys.
-    pub fn new(compact: Option<&ExecPolicy>, shows_keys: bool) -> Result<CommandExecutor, ExecuteError> {
+    /// With the command that compacts, if there is one, and whose it is; those of throttles come with their
+    /// tasks. `shows_keys`: whether [`Executor::describe`] may show whole keys.
+    pub fn new(
+        compact: Option<&ExecPolicy>,
+        user: Option<&str>,
+        shows_keys: bool,
+    ) -> Result<CommandExecutor, ExecuteError> {
         let time_limit = compact.map(|exec| exec.timeout.duration()).unwrap_or_default();
         let compact = compact.map(|exec| CommandTemplate::new(&exec.compact)).transpose()?;
-        Ok(CommandExecutor { compact, time_limit, shows_keys, jobs: Jobs::default() })
+        let user = user.map(str::to_owned);
+        Ok(CommandExecutor { compact, time_limit, user, shows_keys, jobs: Jobs::default() })
     }
 }
 
@@ -39,7 +47,8 @@ impl Executor for CommandExecutor {
         match asked {
             Task::Compact(task) => match &self.compact {
                 Some(template) => {
-                    let command = Commanded::start(template.expand_for(task)?, self.time_limit)?;
+                    let command = template.expand_for(task)?;
+                    let command = Commanded::start(command, self.user.clone(), self.time_limit)?;
                     Ok(self.jobs.add(Compaction(command)))
                 }
                 None => unsupported("compact: no command is given"),
@@ -55,7 +64,7 @@ impl Executor for CommandExecutor {
                 let Some(first) = first else {
                     return unsupported("read it: the policy gives no command for that");
                 };
-                let command = Commanded::start(expand(task, first)?, task.time_limit)?;
+                let command = Commanded::start(expand(task, first)?, task.user.clone(), task.time_limit)?;
                 Ok(self.jobs.add(Throttle { task: task.clone(), command, stage }))
             }
             _ => unsupported("do that: it takes the hook, or the keeper"),
@@ -94,9 +103,13 @@ struct Commanded {
 }
 
 impl Commanded {
-    fn start(command: ExpandedCommand, time_limit: Duration) -> Result<Commanded, ExecuteError> {
-        let ExpandedCommand { program, arguments } = command;
-        let running = RunningCommand::start(&program, &arguments, time_limit);
+    fn start(
+        command: ExpandedCommand,
+        user: Option<String>,
+        time_limit: Duration,
+    ) -> Result<Commanded, ExecuteError> {
+        let running = RunningCommand::start(&command, user.as_deref(), time_limit);
+        let program = command.program;
         let running = running.map_err(|source| ExecuteError::Spawn { program: program.clone(), source })?;
         Ok(Commanded { program, time_limit, running })
     }
@@ -211,7 +224,8 @@ impl Throttle {
 
     /// Runs the next command.
     fn go_on(&mut self, stage: Stage, command: &[String]) -> Result<Option<JobOutcome>, ExecuteError> {
-        self.command = Commanded::start(expand(&self.task, command)?, self.task.time_limit)?;
+        let Throttle { task, .. } = self;
+        self.command = Commanded::start(expand(task, command)?, task.user.clone(), task.time_limit)?;
         self.stage = stage;
         Ok(None)
     }
@@ -254,7 +268,7 @@ pub(super) mod tests {
     fn executor(words: &[&str], time_limit: Duration) -> CommandExecutor {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let timeout = TimeSpan::from_nanoseconds(u64::try_from(time_limit.as_nanos()).unwrap());
-        CommandExecutor::new(Some(&ExecPolicy { compact: words, timeout }), true).unwrap()
+        CommandExecutor::new(Some(&ExecPolicy { compact: words, timeout }), None, true).unwrap()
     }
 
     #[test]
@@ -309,6 +323,7 @@ pub(super) mod tests {
             command: shell(set),
             get: get.map(shell),
             only_from: None,
+            user: None,
             time_limit: Duration::from_secs(10),
         })
     }

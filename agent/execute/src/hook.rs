@@ -2,6 +2,7 @@
 
 use super::error::ExecuteError;
 use super::process::{TargetProcess, peer_pid};
+use super::words::one_line;
 use super::{attach, library, standstill};
 use sexton_hook_protocol::limits::{ANSWER_WAIT_MAX, STOP_ANSWER_WAIT_MAX};
 use sexton_hook_protocol::{
@@ -393,7 +394,9 @@ impl HookClient {
     }
 }
 
+/// What a hook says is the target's word, and ends up in the history.
 fn failure(pid: u32, kind: ErrorKind, message: String) -> ExecuteError {
+    let message = one_line(&message);
     match kind {
         ErrorKind::VersionMismatch => ExecuteError::Version { pid, message },
         kind => ExecuteError::Hook { pid, kind, message },
@@ -556,6 +559,12 @@ fn sst_file(file: sexton_hook_protocol::SstFile) -> SstFile {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn what_a_hook_says_is_one_short_line() {
+        let words = failure(7, ErrorKind::Failed, format!("a\n\x1b[2Jb{}", "x".repeat(200_000))).to_string();
+        assert!(words.len() < 4096 && !words.contains(char::is_control), "{words}");
+    }
 
     /// Bytes that come one at a time, each in time, are an answer that does not come.
     #[test]

@@ -30,6 +30,7 @@ mod sql_trouble;
 mod standstill;
 mod task;
 mod template;
+mod words;
 
 pub use attach::check as check_attachable;
 pub use error::ExecuteError;
@@ -68,9 +69,10 @@ pub struct Site<'a> {
 /// # Errors
 /// [`ExecuteError::Template`], [`ExecuteError::Request`] where the policy's entry cannot be followed.
 pub fn executor_for(task: &Task, site: &Site<'_>) -> Result<Box<dyn Executor>, ExecuteError> {
+    let user = site.entry.commands_user.as_deref();
     Ok(match (task, site.entry.executor) {
         (Task::Compact(_), ExecutorKind::Exec) => {
-            Box::new(CommandExecutor::new(site.entry.exec.as_ref(), site.shows_keys)?)
+            Box::new(CommandExecutor::new(site.entry.exec.as_ref(), user, site.shows_keys)?)
         }
         (Task::Compact(_), ExecutorKind::Sql) => Box::new(SqlExecutor::of(site.entry)?),
         (Task::Set(SettingTask::Throttle(_)) | Task::Read(SettingTask::Throttle(_)), _) => {

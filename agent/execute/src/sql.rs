@@ -38,12 +38,13 @@ impl SqlExecutor {
     pub fn of(entry: &TargetPolicy) -> Result<SqlExecutor, ExecuteError> {
         let reason =
             || ExecuteError::Request { reason: "the policy does not say where the server is".into() };
-        entry.sql.as_ref().map(SqlExecutor::new).ok_or_else(reason)
+        let policy = entry.sql.as_ref().ok_or_else(reason)?;
+        Ok(SqlExecutor::new(policy, entry.commands_user.as_deref()))
     }
 
-    /// Over a connection to the server that the policy names.
-    pub fn new(policy: &SqlPolicy) -> SqlExecutor {
-        let (client, time_limit) = (SqlClient::new(policy), policy.timeout.duration());
+    /// Over a connection to the server that the policy names; the client program is the `user`'s.
+    pub fn new(policy: &SqlPolicy, user: Option<&str>) -> SqlExecutor {
+        let (client, time_limit) = (SqlClient::new(policy, user), policy.timeout.duration());
         SqlExecutor { client, time_limit, jobs: Jobs::default() }
     }
 
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_command_names_the_column_family() {
-        let executor = SqlExecutor::new(&policy("socket: /run/mysqld/mysqld.sock, user: sexton"));
+        let executor = SqlExecutor::new(&policy("socket: /run/mysqld/mysqld.sock, user: sexton"), None);
         let mut request = request(b"a", Some(b"b"));
         request.column_family = "rev:cf_1".into();
         assert_eq!(
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_column_family_without_a_name_is_not_the_default_one() {
-        let mut executor = SqlExecutor::new(&policy("socket: /none"));
+        let mut executor = SqlExecutor::new(&policy("socket: /none"), None);
         let mut request = request(b"", None);
         request.column_family.clear();
         let error = executor.start(&Task::Compact(request.clone())).unwrap_err();

@@ -7,12 +7,13 @@ use super::bounded::{Ending, Run, RunningCommand};
 use super::error::ExecuteError;
 use super::process::TargetProcess;
 use super::sql_trouble::SqlTrouble;
-use super::task::one_line;
-use super::template::shell_word;
+use super::template::{ExpandedCommand, shell_word};
+use super::words::one_line;
 use procfs::net::TcpState;
 use procfs::process::{FDInfo, FDTarget, Process};
 use rustix::fs::OFlags;
 use sexton_inspect::facts::ProcessId;
+use sexton_inspect::users::Account;
 use sexton_tuner::policy::{SqlEndpoint, SqlPolicy};
 use std::collections::HashSet;
 use std::error::Error;
@@ -42,12 +43,14 @@ const OTHERS: u32 = 0o077;
 #[derive(Clone, Debug)]
 pub struct SqlClient {
     policy: SqlPolicy,
+    /// Whose the client program is; `None`: the agent's user's.
+    user: Option<String>,
 }
 
 impl SqlClient {
     /// To the server that the policy names.
-    pub fn new(policy: &SqlPolicy) -> SqlClient {
-        SqlClient { policy: policy.clone() }
+    pub fn new(policy: &SqlPolicy, user: Option<&str>) -> SqlClient {
+        SqlClient { policy: policy.clone(), user: user.map(str::to_owned) }
     }
 
     /// Makes sure that the server which listens is the process itself. Nobody is connected to: a connection
@@ -100,7 +103,9 @@ impl SqlClient {
         arguments.extend(FIXED_ARGUMENTS.map(str::to_owned));
         arguments.push(format!("--connect-timeout={CONNECT_TIMEOUT_SECONDS}"));
         arguments.push(format!("--execute={statement}"));
-        RunningCommand::start(PROGRAM, &arguments, time_limit).map_err(|source| match source.kind() {
+        let command = ExpandedCommand { program: PROGRAM.to_owned(), arguments, environment: Vec::new() };
+        let running = RunningCommand::start(&command, self.user.as_deref(), time_limit);
+        running.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => ExecuteError::Sql {
                 trouble: SqlTrouble::NoClient,
                 message: format!("there is no program {PROGRAM}"),
@@ -157,7 +162,10 @@ impl SqlClient {
         };
         let metadata = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
         let own = rustix::process::geteuid().as_raw();
-        if metadata.uid() != 0 && metadata.uid() != own {
+        let account = self.user.as_deref().map(Account::named).transpose();
+        let of_user = account.map_err(|error| wrong(error.to_string()))?.flatten();
+        let is_of_user = of_user.is_some_and(|account| account.user_id == metadata.uid());
+        if metadata.uid() != 0 && metadata.uid() != own && !is_of_user {
             return Err(wrong(format!("it belongs to user {}", metadata.uid())));
         }
         match metadata.mode() & OTHERS {
@@ -274,13 +282,15 @@ pub(super) mod tests {
 
     #[test]
     fn the_line_is_one_that_an_operator_can_type() {
-        let client = SqlClient::new(&policy("socket: /run/mysqld/mysqld.sock"));
+        let client = SqlClient::new(&policy("socket: /run/mysqld/mysqld.sock"), None);
         assert_eq!(
             client.command_line("SET GLOBAL a = 'b'", true).unwrap(),
             "mariadb --socket=/run/mysqld/mysqld.sock --user=root -e \"SET GLOBAL a = 'b'\""
         );
-        let client =
-            SqlClient::new(&policy("address: \"127.0.0.1:3306\", user: it's, password_file: /etc/s.cnf"));
+        let client = SqlClient::new(
+            &policy("address: \"127.0.0.1:3306\", user: it's, password_file: /etc/s.cnf"),
+            None,
+        );
         assert_eq!(
             client.command_line("SET GLOBAL a = 'b'", false).unwrap(),
             "mariadb --defaults-file=/etc/s.cnf --protocol=tcp --host=127.0.0.1 --port=3306 '--user=it'\\''s' \
@@ -292,7 +302,7 @@ pub(super) mod tests {
     fn a_server_is_known_by_its_process() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let client = SqlClient::new(&policy(&format!("socket: {}", path.display())));
+        let client = SqlClient::new(&policy(&format!("socket: {}", path.display())), None);
         assert_eq!(trouble(client.check_server(&own())), SqlTrouble::Unreachable);
         let listener = UnixListener::bind(&path).unwrap();
         client.check_server(&own()).unwrap();
@@ -307,7 +317,7 @@ pub(super) mod tests {
 
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let client = SqlClient::new(&policy(&format!("address: \"127.0.0.1:{port}\"")));
+        let client = SqlClient::new(&policy(&format!("address: \"127.0.0.1:{port}\"")), None);
         client.check_server(&own()).unwrap();
         drop(listener);
         assert_eq!(trouble(client.check_server(&own())), SqlTrouble::OtherServer);
@@ -317,7 +327,8 @@ pub(super) mod tests {
     fn a_password_that_others_can_read_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mariadb.cnf");
-        let client = SqlClient::new(&policy(&format!("socket: /none, password_file: {}", path.display())));
+        let client =
+            SqlClient::new(&policy(&format!("socket: /none, password_file: {}", path.display())), None);
         assert_eq!(trouble(client.check_password_file()), SqlTrouble::PasswordFile);
         std::fs::write(&path, "[client]\npassword=x\n").unwrap();
         for (mode, is_good) in [(0o644, false), (0o620, false), (0o600, true), (0o400, true)] {

@@ -2,6 +2,7 @@
 
 use super::error::ExecuteError;
 use super::properties::Properties;
+use super::words::one_line;
 use sexton_hook_protocol::{ColumnFamilyLoad, ColumnFamilyPointers};
 use sexton_inspect::facts::{ProcessId, ThreadLevel};
 pub use sexton_inspect::identity::HandlePointers;
@@ -46,6 +47,7 @@ impl SettingTask {
                 value: set.value.clone(),
                 command: set.command.clone(),
                 get: set.get.clone(),
+                user: set.user.clone(),
                 only_from: None,
                 time_limit: set.timeout.duration(),
             })),
@@ -113,6 +115,8 @@ pub struct ThrottleTask {
     pub get: Option<Vec<String>>,
     /// Set it only where this value is in force, as `get` tells it: what somebody else has set stays.
     pub only_from: Option<String>,
+    /// Whose the commands are; `None`: the agent's user's.
+    pub user: Option<String>,
     /// How long each of them may run.
     pub time_limit: Duration,
 }
@@ -121,6 +125,8 @@ pub struct ThrottleTask {
 #[derive(Clone, Debug)]
 pub struct PerfLevelTask {
     pub process: ProcessId,
+    /// Where the process has the level that its threads begin with, which is RocksDB's default.
+    pub initial_level: u64,
     /// Their levels as they were read last.
     pub levels: Vec<ThreadLevel>,
 }
@@ -197,10 +203,6 @@ pub struct CommandEnd {
     pub output: String,
 }
 
-/// Characters of a command's output that go into the history: some lines, and of thousands of actions some
-/// megabytes.
-const OUTPUT_KEPT_CHARS_MAX: usize = 2048;
-
 impl CommandEnd {
     /// In one line: `the command ended with exit code 0: 12 ranges compacted`.
     pub fn in_words(&self) -> String {
@@ -215,18 +217,9 @@ impl CommandEnd {
     }
 }
 
-/// What a command printed as one line that can be kept and shown anywhere.
-pub fn one_line(output: &str) -> String {
-    let words = output.split(|character: char| character.is_whitespace() || character.is_control());
-    let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(OUTPUT_KEPT_CHARS_MAX) {
-        Some((cut, _)) => format!("{}...", line.get(..cut).unwrap_or_default()),
-        None => line,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::words::KEPT_CHARS_MAX;
     use super::*;
 
     #[test]
@@ -234,7 +227,7 @@ mod tests {
         let end = |output: &str| CommandEnd { exit_code: Some(0), output: output.to_owned() }.in_words();
         assert_eq!(end(" a\n\tb \x1b[31mred\n"), "the command ended with exit code 0: a b [31mred");
         assert_eq!(end("\n"), "the command ended with exit code 0 and printed nothing");
-        let long = end(&"\u{fc}".repeat(OUTPUT_KEPT_CHARS_MAX + 1));
-        assert!(long.ends_with("\u{fc}...") && long.chars().count() < OUTPUT_KEPT_CHARS_MAX + 64);
+        let long = end(&"\u{fc}".repeat(KEPT_CHARS_MAX + 1));
+        assert!(long.ends_with("\u{fc}...") && long.chars().count() < KEPT_CHARS_MAX + 64);
     }
 }

@@ -22,6 +22,9 @@ pub struct ExpandedCommand {
     /// Program, looked for in `PATH` unless it has a slash.
     pub program: String,
     pub arguments: Vec<String>,
+    /// The values that could be filled in, by name and value: arguments can be read by every user of the
+    /// node, the environment by the command's own user only.
+    pub environment: Vec<(String, String)>,
 }
 
 impl CommandTemplate {
@@ -57,7 +60,9 @@ impl CommandTemplate {
             self.arguments.iter().map(|argument| expand_argument(argument, values)).collect();
         let arguments =
             arguments.map_err(|reason| ExecuteError::Template { program: self.program.clone(), reason })?;
-        Ok(ExpandedCommand { program: self.program.clone(), arguments })
+        let environment = values.iter().filter(|(_, value)| !value.contains('\0'));
+        let environment = environment.map(|(name, value)| (variable(name), (*value).to_owned())).collect();
+        Ok(ExpandedCommand { program: self.program.clone(), arguments, environment })
     }
 
     /// Fills in a compaction's values: `{begin_hex}`, `{end_hex}` (empty without an end),
@@ -99,6 +104,11 @@ impl ExpandedCommand {
         let words = std::iter::once(&self.program).chain(&self.arguments);
         words.map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// What a value is called in the environment: `SEXTON_BEGIN_HEX`.
+fn variable(name: &str) -> String {
+    format!("SEXTON_{}", name.to_ascii_uppercase())
 }
 
 /// `word`, in single quotes where a shell would otherwise read more into it.
@@ -164,6 +174,12 @@ mod tests {
         let values = [("column_family", "key Table; rm -rf /"), ("begin_hex", "00ff"), ("end_hex", "")];
         let expanded = command.expand(&values).unwrap();
         assert_eq!(expanded.arguments, ["--cf=key Table; rm -rf /", "00ff", "{\"json\":{}}", ""]);
+        let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            expanded.environment.first(),
+            Some(&variable("SEXTON_COLUMN_FAMILY", "key Table; rm -rf /"))
+        );
+        assert_eq!(expanded.environment.last(), Some(&variable("SEXTON_END_HEX", "")));
         assert_eq!(expanded.shell_line(), "ctl '--cf=key Table; rm -rf /' 00ff '{\"json\":{}}' ''");
     }
 

@@ -11,6 +11,7 @@ use super::names::Names;
 use super::process::{self, ProcessFacts};
 use super::search::Found;
 use super::version;
+use std::ops::Range;
 
 /// What all targets of one process have in common.
 pub(super) struct Surroundings<'a> {
@@ -143,10 +144,18 @@ fn module(
         skip_count_offset: facts.skip_count_offset,
         counts: known.map_or_else(|| without_perf_context(facts), |_| CountSource::PerfContext),
         tls: known.map(|counters| counters.place.recipe),
+        tls_image: tls_image(facts, load_bias),
         perf_level_offset: known.and_then(|counters| counters.place.perf_level_offset),
         perf_context_offset: known.map(|counters| counters.place.perf_context_offset),
         layout_source: known.map(|counters| counters.layout_source),
         layout: counters.map(|counters| counters.layout),
+    })
+}
+
+fn tls_image(facts: &ModuleFacts, load_bias: u64) -> Range<u64> {
+    facts.tls.map_or(0..0, |segment| {
+        let begin = load_bias.wrapping_add(segment.address);
+        begin..begin.saturating_add(segment.image_size)
     })
 }
 

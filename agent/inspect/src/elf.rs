@@ -76,6 +76,8 @@ pub struct LoadSegment {
 pub struct TlsSegment {
     /// Address of the initialisation image.
     pub address: u64,
+    /// Its size; the rest of a block begins as zeros.
+    pub image_size: u64,
     /// Size of a thread's block.
     pub memory_size: u64,
     /// Alignment of a thread's block; a power of two, at least 1.

@@ -6,6 +6,7 @@
 use serde::Serialize;
 use sexton_tuner::policy::Candidate;
 use sexton_tuner::run::DatabaseIdentity;
+use std::ops::Range;
 use std::path::PathBuf;
 
 pub use sexton_tuner::run::ProcessId;
@@ -148,6 +149,9 @@ pub struct RocksDbModule {
     pub tls: Option<TlsRecipe>,
     /// `rocksdb::perf_level`'s offset in the module's thread-local block; `None` where it was not found.
     pub perf_level_offset: Option<u64>,
+    /// Where the process has what a thread's block of the module begins as; what is beyond begins as zeros.
+    #[serde(skip)]
+    pub tls_image: Range<u64>,
     /// `rocksdb::perf_context`'s offset in the module's thread-local block; there with
     /// [`CountSource::PerfContext`].
     pub perf_context_offset: Option<u64>,
@@ -155,6 +159,15 @@ pub struct RocksDbModule {
     pub layout: Option<PerfContextLayout>,
     /// Where the layout was read.
     pub layout_source: Option<LayoutSource>,
+}
+
+impl RocksDbModule {
+    /// Where the process has the level that a thread begins with; `None` where it begins as zero, which no
+    /// level is.
+    pub fn initial_perf_level(&self) -> Option<u64> {
+        let address = self.tls_image.start.checked_add(self.perf_level_offset?)?;
+        self.tls_image.contains(&address).then_some(address)
+    }
 }
 
 /// How a function was found in a module.

@@ -111,6 +111,13 @@ pub struct SstIdentity {
 }
 
 impl Identities {
+    /// Forgets the databases that the target does not have open any more: programs open and close a new one a
+    /// minute, for months.
+    pub fn keep(&mut self, is_open: impl Fn(&Path) -> bool) {
+        self.handles.retain(|(directory, _), _| is_open(directory));
+        self.homes.retain(|_, home| is_open(&home.directory));
+    }
+
     /// Begins with a window's operations: names are read anew.
     pub fn begin_window(&mut self) {
         self.column_families.clear();

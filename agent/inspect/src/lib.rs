@@ -40,6 +40,6 @@ mod symbols;
 mod tls;
 mod trace;
 mod unwind;
-mod users;
+pub mod users;
 mod version;
 mod vtables;

@@ -4,10 +4,13 @@
 //! in [`sexton_tuner::lineage`].
 
 use super::facts::DatabaseDirectory;
+use sexton_sandbox::rooted;
 use sexton_tuner::lineage::{EldestFile, Inode, LinkedFile, Links};
 use std::fs::Metadata;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
 
 /// SST files of one database that are looked at. A checkpoint shares most of its files at first, so that
@@ -17,8 +20,11 @@ pub const SST_FILES_MAX: usize = 65_536;
 /// Reads a database's links.
 /// Errors: what reading the directory gives. Files that vanish meanwhile are left out.
 pub fn read(database: &DatabaseDirectory) -> io::Result<Links> {
-    let directory = std::fs::metadata(&database.path_from_agent)?;
-    let entries = std::fs::read_dir(&database.path_from_agent)?;
+    // Whoever owns it can put a link to another directory in its place.
+    let opened = rooted::open_directory(&database.path_from_agent, database.place())?;
+    let opened_path = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
+    let directory = std::fs::metadata(&opened_path)?;
+    let entries = std::fs::read_dir(&opened_path)?;
     let numbered = entries.filter_map(|entry| {
         let entry = entry.ok()?;
         Some((sst_number(entry.file_name().to_str()?)?, entry))

@@ -139,7 +139,8 @@ pub(super) fn tls_segment(program: &[u8; PROGRAM_HEADER_BYTES]) -> Result<TlsSeg
     if !alignment.is_power_of_two() || alignment > 1 << 30 || memory_size > 1 << 40 {
         return Err(malformed("TLS segment", format!("has {memory_size} bytes, aligned to {alignment}")));
     }
-    Ok(TlsSegment { address: u64_at(program, 16), memory_size, alignment })
+    let image_size = u64_at(program, 32).min(memory_size);
+    Ok(TlsSegment { address: u64_at(program, 16), image_size, memory_size, alignment })
 }
 
 fn read_section(section: &[u8; SECTION_HEADER_BYTES], names: &[u8]) -> Section {

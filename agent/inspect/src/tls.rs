@@ -218,7 +218,7 @@ mod tests {
     const NAME: &str = "_ZN7rocksdb12perf_contextE";
 
     const SEGMENT: Option<&TlsSegment> =
-        Some(&TlsSegment { address: 0xab1be0, memory_size: 0x490, alignment: 0x10 });
+        Some(&TlsSegment { address: 0xab1be0, image_size: 0x10, memory_size: 0x490, alignment: 0x10 });
 
     fn perf_context() -> (&'static str, Symbol) {
         (NAME, Symbol { value: 0xc8, size: 784, thread_local: true, dynamic: true })
@@ -230,9 +230,9 @@ mod tests {
 
     #[test]
     fn an_executable_counts_back_from_the_thread_pointer() {
-        let segment = TlsSegment { address: 0x1000, memory_size: 0x491, alignment: 0x40 };
+        let segment = TlsSegment { address: 0x1000, image_size: 0x10, memory_size: 0x491, alignment: 0x40 };
         assert_eq!(executable_offset(&segment), -0x4c0);
-        let aligned = TlsSegment { address: 0x1000, memory_size: 0x480, alignment: 0x40 };
+        let aligned = TlsSegment { address: 0x1000, image_size: 0x10, memory_size: 0x480, alignment: 0x40 };
         assert_eq!(executable_offset(&aligned), -0x480);
         let plan = plan(SEGMENT, true, &[], perf_context()).unwrap();
         assert_eq!(plan, TlsPlan::Known { offset: -0x490 });

@@ -206,6 +206,7 @@ fn set_throttle(name: &str) -> ActionKind {
         command: vec!["set".into(), "slow".into()],
         get: None,
         restore: None,
+        user: None,
         timeout: TimeSpan::from_seconds(1),
         reason: String::new(),
     }))

@@ -119,8 +119,8 @@ impl Table for MapHandle {
         Ok(MapCore::delete(self, key)?)
     }
 
-    fn keys(&self) -> Result<Vec<Vec<u8>>, LoaderError> {
-        Ok(MapCore::keys(self).collect())
+    fn keys(&self, most: usize) -> Result<Vec<Vec<u8>>, LoaderError> {
+        Ok(MapCore::keys(self).take(most).collect())
     }
 }
 

@@ -10,6 +10,7 @@ use super::object::BpfObject;
 use super::{KernelFeatures, Mechanism, ProbeError, aya, libbpf};
 use serde::Serialize;
 use std::any::Any;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -167,12 +168,20 @@ impl Map {
         Ok(values.iter().filter_map(|bytes| V::from_bytes(bytes)).collect())
     }
 
-    pub fn entries<K: Record, V: Record>(&self) -> Result<Vec<(K, V)>, ProbeError> {
+    /// All entries, each once. While others insert and remove, the kernel begins a walk anew where the entry
+    /// has gone that it stood at, so a walk may never end by itself: it takes no more steps than there can be
+    /// entries, and those that it does not come to are left out.
+    pub fn entries<K: Record, V: Record>(&self, most: u32) -> Result<Vec<(K, V)>, ProbeError> {
         let mut entries = Vec::new();
-        for key in self.table.keys().map_err(|source| self.failed(source))? {
+        let mut seen = HashSet::new();
+        for key in self.table.keys(most as usize).map_err(|source| self.failed(source))? {
+            if seen.contains(&key) {
+                continue;
+            }
             let value = self.table.lookup(&key).map_err(|source| self.failed(source))?;
             // An entry that went between the two calls is no longer wanted.
             entries.extend(value.and_then(|value| Some((K::from_bytes(&key)?, V::from_bytes(&value)?))));
+            seen.insert(key);
         }
         Ok(entries)
     }
@@ -208,8 +217,8 @@ pub trait Table: Send + Sync {
         Err(unsupported())
     }
 
-    /// All keys there are now.
-    fn keys(&self) -> Result<Vec<Vec<u8>>, LoaderError> {
+    /// The keys that a walk of at most so many steps comes to.
+    fn keys(&self, _most: usize) -> Result<Vec<Vec<u8>>, LoaderError> {
         Err(unsupported())
     }
 }
@@ -227,4 +236,75 @@ pub trait Ring: Send {
 pub trait Passes: Send + Sync {
     /// What one pass wrote, at most `bytes_max` of it. It reads the target's memory, so it may block.
     fn pass(&self, bytes_max: u64) -> Result<Vec<u8>, LoaderError>;
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use libbpf_rs::{MapHandle, MapType, libbpf_sys};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const ENTRIES_MAX: u32 = 4096;
+
+    /// A table whose walk comes to the same three keys again and again.
+    struct Circle;
+
+    impl Table for Circle {
+        fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LoaderError> {
+            Ok(Some(key.to_vec()))
+        }
+
+        fn keys(&self, most: usize) -> Result<Vec<Vec<u8>>, LoaderError> {
+            Ok((0..3u64).cycle().take(most).map(|key| key.to_ne_bytes().to_vec()).collect())
+        }
+    }
+
+    #[test]
+    fn an_entry_that_a_walk_comes_to_twice_counts_once() {
+        let map = Map { name: "circle", table: Arc::new(Circle) };
+        assert_eq!(map.entries::<u64, u64>(ENTRIES_MAX).unwrap(), [(0, 0), (1, 1), (2, 2)]);
+    }
+
+    /// As while another target's readers open and close iterators: where the entry has gone at which a walk
+    /// stands, the kernel begins with the first one. Only root has a table in the kernel.
+    #[test]
+    fn a_walk_ends_while_entries_come_and_go_and_finds_those_that_stay() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+            ..Default::default()
+        };
+        let handle =
+            MapHandle::create(MapType::Hash, Some("sexton_churn"), 8, 8, ENTRIES_MAX, &options).unwrap();
+        let map = Map { name: "sexton_churn", table: Arc::new(handle) };
+        let write = |key: u64| map.table.update(&key.to_ne_bytes(), &key.to_ne_bytes(), false);
+        (0..100).for_each(|key| write(key).unwrap());
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for churner in 1..=3u64 {
+                let (stop, map) = (&stop, &map);
+                scope.spawn(move || {
+                    let mut key = churner << 32;
+                    while !stop.load(Ordering::Relaxed) {
+                        key += 1;
+                        map.table.update(&key.to_ne_bytes(), &key.to_ne_bytes(), false).unwrap();
+                        map.remove(&(key - 32));
+                    }
+                });
+            }
+            for _ in 0..200 {
+                let entries = map.entries::<u64, u64>(ENTRIES_MAX).unwrap();
+                let mut keys: Vec<u64> = entries.iter().map(|(key, _)| *key).collect();
+                keys.sort_unstable();
+                assert!(keys.windows(2).all(|pair| pair[0] != pair[1]), "an entry is there twice");
+                assert!(entries.len() <= ENTRIES_MAX as usize);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        let left = map.entries::<u64, u64>(ENTRIES_MAX).unwrap();
+        assert_eq!(left.iter().filter(|(key, _)| *key < 100).count(), 100);
+    }
 }

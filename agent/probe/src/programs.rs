@@ -4,8 +4,9 @@
 //! What the numbers in the maps mean is the window's business.
 
 use super::abi::{
-    sexton_file, sexton_file_id, sexton_identity, sexton_iterator_id, sexton_learnt, sexton_operation,
-    sexton_process, sexton_recipe, sexton_spending, sexton_thread, sexton_thread_id, sexton_totals,
+    SEXTON_FILES_MAX, SEXTON_ITERATORS_MAX, SEXTON_THREADS_MAX, sexton_file, sexton_file_id, sexton_identity,
+    sexton_iterator_id, sexton_learnt, sexton_operation, sexton_process, sexton_recipe, sexton_spending,
+    sexton_thread, sexton_thread_id, sexton_totals,
 };
 use super::haste::Haste;
 use super::loader::{Attachment, Loaded, Loader, Map, Ring, UprobePoint, Uprobes};
@@ -150,19 +151,22 @@ impl Programs {
 
     /// The accounts of a slot's threads, by thread id.
     pub fn threads(&self, slot: Slot) -> Result<Vec<(u32, sexton_thread)>, ProbeError> {
-        let entries = self.threads.entries::<sexton_thread_id, _>()?.into_iter();
+        let entries = self.threads.entries::<sexton_thread_id, _>(SEXTON_THREADS_MAX)?.into_iter();
         Ok(entries.filter(|(id, _)| id.slot == slot).map(|(id, thread)| (id.thread_id, thread)).collect())
     }
 
     /// The operations of a slot that have not ended.
     pub fn operations(&self, slot: Slot) -> Result<Vec<sexton_operation>, ProbeError> {
-        let entries = self.operations.entries::<sexton_iterator_id, sexton_operation>()?.into_iter();
+        let entries = self
+            .operations
+            .entries::<sexton_iterator_id, sexton_operation>(SEXTON_ITERATORS_MAX)?
+            .into_iter();
         Ok(entries.map(|(_, operation)| operation).filter(|operation| operation.slot == slot).collect())
     }
 
     /// What was read from a slot's files, by the address of their `RandomAccessFileReader`.
     pub fn files(&self, slot: Slot) -> Result<Vec<(u64, sexton_file)>, ProbeError> {
-        let entries = self.files.entries::<sexton_file_id, _>()?.into_iter();
+        let entries = self.files.entries::<sexton_file_id, _>(SEXTON_FILES_MAX)?.into_iter();
         Ok(entries.filter(|(id, _)| id.slot == slot).map(|(id, file)| (id.file, file)).collect())
     }
 
@@ -177,7 +181,8 @@ impl Programs {
         for (file, _) in self.files(slot)? {
             self.files.remove(&sexton_file_id { file, slot, padding: 0 });
         }
-        let identities = self.identities.entries::<sexton_iterator_id, sexton_identity>()?;
+        let identities =
+            self.identities.entries::<sexton_iterator_id, sexton_identity>(SEXTON_ITERATORS_MAX)?;
         identities.iter().filter(|(id, _)| id.slot == slot).for_each(|(id, _)| self.identities.remove(id));
         Ok(())
     }

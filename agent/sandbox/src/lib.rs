@@ -171,20 +171,27 @@ impl User {
     }
 }
 
-fn may_change_user() -> bool {
+/// Whether the process may become another user.
+pub fn may_change_user() -> bool {
     let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
 }
 
 /// Changes the user; what capabilities there are stay permitted until they are given up.
 fn become_nobody() -> io::Result<()> {
+    become_user(NOBODY, NOBODY, &[])
+}
+
+/// Becomes a user in every respect; what capabilities there are stay permitted until they are given up. Makes
+/// system calls about the calling process and nothing else, so it can stand between `fork` and `exec`.
+pub fn become_user(user_id: u32, group_id: u32, further_groups: &[u32]) -> io::Result<()> {
     rustix::thread::set_keep_capabilities(true)?;
-    // SAFETY: plain system calls; an empty list of groups is not read.
+    // SAFETY: plain system calls; so many groups are there as is said.
     let results = unsafe {
         [
-            libc::setgroups(0, std::ptr::null()),
-            libc::setresgid(NOBODY, NOBODY, NOBODY),
-            libc::setresuid(NOBODY, NOBODY, NOBODY),
+            libc::setgroups(further_groups.len(), further_groups.as_ptr()),
+            libc::setresgid(group_id, group_id, group_id),
+            libc::setresuid(user_id, user_id, user_id),
         ]
     };
     if results == [0; 3] { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -45,6 +45,7 @@ impl Actor {
             command: commands.command,
             get: Some(commands.get),
             only_from: Some(kept.wanted.clone()),
+            user: commands.user,
             time_limit: commands.timeout.duration(),
         };
         if let Some(number) = self.restorations.commands.start(task) {

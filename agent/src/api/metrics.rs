@@ -16,8 +16,8 @@ use sexton_tuner::guard::Guard;
 use std::collections::BTreeMap;
 use strum::VariantArray;
 
-/// Targets that are exposed; a node has some dozens. Further ones would only make series.
-pub const TARGETS_EXPOSED_MAX: usize = 256;
+/// Targets that are exposed: all that can be watched, and those that have gone lately.
+pub const TARGETS_EXPOSED_MAX: usize = 544;
 /// Ranges exposed per target, by rank: enough to see whether pain is in one place or in many.
 pub const RANGES_EXPOSED_MAX: usize = 10;
 

@@ -3,7 +3,7 @@
 use super::finding::Finding;
 use sexton_execute::{HOOK_LIBRARY_FILE_NAME, SqlExecutor, SqlTrouble, check_attachable, find_hook_library};
 use sexton_inspect::elf::ElfHeaders;
-use sexton_inspect::facts::Target;
+use sexton_inspect::facts::{Target, TlsRecipe};
 use sexton_inspect::source::{Allowance, Source};
 use sexton_tuner::policy::Policy;
 use std::fs::File;
@@ -33,6 +33,9 @@ fn by_attaching(target: &Target) -> Finding {
             "preload the hook, or name a command in the policy (executor: exec)".into(),
         );
     }
+    if is_on_musl(target) {
+        return on_musl(name, note);
+    }
     if let Err(error) = check_attachable(&target.process) {
         return no(error.to_string(), error.remedy());
     }
@@ -48,6 +51,9 @@ fn by_attaching(target: &Target) -> Finding {
 
 fn by_preload(target: &Target) -> Finding {
     let (name, note) = ("hook by preload", "compacts ranges inside the process");
+    if is_on_musl(target) {
+        return on_musl(name, note);
+    }
     let remedy = format!("start the process with LD_PRELOAD=/usr/lib/sexton/{HOOK_LIBRARY_FILE_NAME}");
     let maps = match read_maps(target.process.pid) {
         Ok(maps) => maps,
@@ -61,6 +67,15 @@ fn by_preload(target: &Target) -> Finding {
         Ok(false) => no_interface(name, note),
         Err(reason) => Finding::unknown(name, note, reason, "run sexton as root to find out"),
     }
+}
+
+fn is_on_musl(target: &Target) -> bool {
+    matches!(target.module.tls, Some(TlsRecipe::MuslThreadVector { .. }))
+}
+
+fn on_musl(name: &str, note: &str) -> Finding {
+    let reason = "its C library is musl, and the hook is built for glibc";
+    Finding::no(name, note, reason, "name a command in the policy (executor: exec)")
 }
 
 fn no_interface(name: &str, note: &str) -> Finding {
@@ -87,11 +102,11 @@ fn by_command(target: &Target) -> Finding {
 /// MyRocks: the server that the policy names is asked, and nothing is set.
 fn by_statement(target: &Target, policy: Option<&Policy>) -> Finding {
     let (name, note) = ("sql", "compacts whole column families by a statement to MyRocks");
-    let entry =
-        policy.and_then(|policy| policy.target_for(&target.candidate())).and_then(|entry| entry.sql.as_ref());
+    let entry = policy.and_then(|policy| policy.target_for(&target.candidate()));
+    let user = entry.and_then(|entry| entry.commands_user.as_deref());
     let module = target.module.path.file_name().map(|name| name.to_string_lossy());
     let is_myrocks = module.is_some_and(|name| name.starts_with(MYROCKS_MODULE));
-    match entry {
+    match entry.and_then(|entry| entry.sql.as_ref()) {
         None if is_myrocks => Finding::unknown(
             name,
             note,
@@ -104,7 +119,7 @@ fn by_statement(target: &Target, policy: Option<&Policy>) -> Finding {
             "it is no MariaDB with MyRocks",
             "preload the hook, or name a command in the policy (executor: exec)",
         ),
-        Some(sql) => match SqlExecutor::new(sql).examine(&target.process) {
+        Some(sql) => match SqlExecutor::new(sql, user).examine(&target.process) {
             Ok(state) if state.may_set => {
                 let running = state.manual_compactions;
                 Finding::yes(name, format!("{note}; {running} manual compactions run in it"))

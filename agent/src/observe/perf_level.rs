@@ -1,12 +1,10 @@
 //! The perf level of a target's threads: what it means for the counters, and raising it where the policy says
 //! so.
 
-use sexton_execute::perf_level::{LEVEL_COUNTS, LEVEL_OUT_OF_BOUNDS, PerfLevelExecutor};
+use sexton_execute::perf_level::{LEVEL_COUNTS, PerfLevelExecutor, doubt};
 use sexton_execute::{ExecuteError, Executor, JobStatus, PerfLevelTask, SettingTask, Task};
 use sexton_inspect::facts::{Gap, Target};
-use sexton_inspect::layout::check_invariants;
-use sexton_probe::{SentinelReading, ThreadLevel};
-use sexton_tuner::evidence::Counters;
+use sexton_probe::SentinelReading;
 use tracing::warn;
 
 /// What is done about the perf level of one target.
@@ -38,7 +36,7 @@ impl PerfLevel {
         if !self.is_wanted || self.error.is_some() || !self.executor.is_active() && !is_low {
             return;
         }
-        self.doubt = doubt(target.module.sites.has_a_seek(), &reading.thread_counters(), &reading.levels);
+        self.doubt = doubt(&target.module, &reading.thread_counters(), &reading.levels);
         if self.doubt.is_some() {
             return;
         }
@@ -50,7 +48,9 @@ impl PerfLevel {
 
     fn raise(&mut self, target: &Target, reading: &SentinelReading) -> Result<(), ExecuteError> {
         let levels = reading.levels.clone();
-        let task = Task::Set(SettingTask::PerfLevel(PerfLevelTask { process: target.process, levels }));
+        let initial_level = target.module.initial_perf_level().unwrap_or_default();
+        let task = PerfLevelTask { process: target.process, initial_level, levels };
+        let task = Task::Set(SettingTask::PerfLevel(task));
         let job = self.executor.start(&task)?;
         if let JobStatus::Ended(Err(error)) = self.executor.poll(job) {
             return Err(error);
@@ -124,41 +124,5 @@ impl PerfLevel {
             reason: "the program sets it itself, or it cannot be written".into(),
             remedy: "set it in the host, as MyRocks' `SET GLOBAL rocksdb_perf_context_level=2` does".into(),
         })
-    }
-}
-
-/// Why what was read of a target may be something else than RocksDB's; `None` where all of it makes sense.
-fn doubt(has_a_seek: bool, counters: &[Counters], levels: &[ThreadLevel]) -> Option<String> {
-    if !has_a_seek {
-        return Some("no function of DBIter was found beside the counters".into());
-    }
-    if let Err(reason) = check_invariants(counters) {
-        return Some(reason);
-    }
-    let is_level = |level: &ThreadLevel| (1..LEVEL_OUT_OF_BOUNDS).contains(&level.level);
-    let other = levels.iter().find(|level| !is_level(level))?;
-    Some(format!("perf_level is {} in thread {}, which RocksDB never sets", other.level, other.thread_id))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn level(level: u8) -> ThreadLevel {
-        ThreadLevel { thread_id: 7, start_boot_ns: 1, level, address: 4096 }
-    }
-
-    #[test]
-    fn nothing_is_written_where_a_reading_does_not_make_sense() {
-        let counted = Counters { tombstones_skipped: 5, ..Counters::default() };
-        let pointer = Counters { keys_skipped: 0x7f00_0000_1000, ..Counters::default() };
-        assert_eq!(doubt(true, &[counted], &[level(1), level(2), level(6)]), None);
-        let of =
-            |counters: &[Counters], levels: &[ThreadLevel]| doubt(true, counters, levels).unwrap_or_default();
-        assert!(of(&[counted, pointer], &[level(1)]).contains("no thread can have counted"));
-        // Zeros can be read anywhere.
-        assert!(of(&[Counters::default()], &[level(1), level(0)]).contains("perf_level is 0 in thread 7"));
-        assert!(of(&[counted], &[level(1), level(0xd8)]).contains("perf_level is 216"));
-        assert!(doubt(false, &[counted], &[level(1)]).is_some());
     }
 }

@@ -1,5 +1,7 @@
 //! Which targets are watched: processes that come, that stay, and that have gone.
 
+use super::places::{Claim, gives_way};
+use super::refusals::{Refusals, Told};
 use super::sessions::Sessions;
 use super::watched::{Watched, WindowStage};
 use crate::discovery::Looked;
@@ -9,8 +11,7 @@ use sexton_inspect::facts::{ProcessId, Target, TargetId};
 use sexton_inspect::inspect::Inspector;
 use sexton_inspect::process::is_alive;
 use sexton_probe::{ProbeError, Sentinel, TARGETS_MAX};
-use sexton_tuner::policy::{Policy, TargetPolicy};
-use std::collections::HashSet;
+use sexton_tuner::policy::{Mode, Policy, TargetPolicy};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
@@ -23,9 +24,6 @@ const LOST_KEPT: Duration = Duration::from_secs(15 * 60);
 
 /// Targets that have gone and are still shown.
 const LOST_MAX: usize = 32;
-
-/// Errors remembered so that they are told of once; beyond that none is told.
-const TOLD_MAX: usize = 256;
 
 /// A sweep is followed by a pause this many times as long, so that on a node with very many processes it
 /// takes one part in two hundred of a core at most.
@@ -90,10 +88,10 @@ pub struct Roster {
     leases: Vec<Weak<sexton_probe::Slot>>,
     pub lost: Vec<Lost>,
     gone: Vec<Gone>,
-    /// Targets that cannot be watched: not tried again, said once.
-    refused: HashSet<TargetId>,
-    /// Errors that were told of.
-    told: HashSet<String>,
+    /// Targets that cannot be watched now.
+    refusals: Refusals,
+    /// Troubles that were told of.
+    told: Told,
     is_denial_told: bool,
     next_sweep: Option<Instant>,
 }
@@ -108,8 +106,8 @@ impl Roster {
             leases: std::iter::repeat_with(Weak::new).take(TARGETS_MAX).collect(),
             lost: Vec::new(),
             gone: Vec::new(),
-            refused: HashSet::new(),
-            told: HashSet::new(),
+            refusals: Refusals::default(),
+            told: Told::default(),
             is_denial_told: false,
             next_sweep: None,
         }
@@ -179,7 +177,7 @@ impl Roster {
     /// The node has been searched.
     pub fn note_swept(&mut self, took: Duration) {
         self.is_denial_told = false;
-        self.refused.retain(|id| is_alive(&id.process));
+        self.refusals.keep(is_alive);
         self.next_sweep =
             Some(Instant::now() + SWEEP_INTERVAL.saturating_sub(took).max(took * PAUSE_FOR_SWEEP));
     }
@@ -251,7 +249,7 @@ impl Roster {
     /// Lets go of the targets of a process that is another program now. Its memory is another one, too:
     /// nothing can be read any more. Gives whether there were any.
     pub fn replace(&mut self, process: &ProcessId, sentinel: &mut Sentinel) -> bool {
-        self.refused.retain(|id| id.process != *process);
+        self.refusals.keep(|other| other != process);
         self.let_go(sentinel, |watched, _| watched.target.process == *process)
     }
 
@@ -275,14 +273,14 @@ impl Roster {
 
     /// A process that cannot be read is tried at every sweep and told of once.
     fn say_once(&mut self, error: &InspectError) {
-        if self.told.len() < TOLD_MAX && self.told.insert(error.to_string()) {
+        if self.told.is_new(error.to_string()) {
             warn!(%error, help = error.remedy(), "cannot look into a process");
         }
     }
 
     /// What the policy looks for may stand where the command line was not read any more.
     fn say_cut(&mut self, name: &str) {
-        if self.told.len() < TOLD_MAX && self.told.insert(format!("the command line of {name}")) {
+        if self.told.is_new(format!("the command line of {name}")) {
             let help = "match it by its executable or its pid";
             warn!(target = name, help, "not watched: no entry matches the first MiB of its command line");
         }
@@ -298,7 +296,7 @@ impl Roster {
         }
         // The library was loaded anew, or more is known of it now.
         self.let_go(sentinel, |watched, _| watched.target.id == target.id);
-        if self.refused.contains(&target.id) {
+        if self.refusals.holds(target.id, jiff::Timestamp::now()) {
             return Ok(Taken::Unwanted);
         }
         let Some(entry) = policy.target_for(&target.candidate()) else {
@@ -311,6 +309,7 @@ impl Roster {
         match self.begin(target, entry.clone(), policy, sentinel) {
             Ok(()) => {
                 info!(target = name, "watching");
+                self.refusals.lift(id);
                 // A program that was started again in its process has the same name.
                 self.lost.retain(|lost| lost.view.name != name);
                 Ok(Taken::Admitted)
@@ -321,8 +320,13 @@ impl Roster {
 
     fn refuse(&mut self, refusal: Refusal) {
         let Refusal { name, id, error } = refusal;
-        warn!(target = name, %error, help = error.remedy(), "cannot watch");
-        self.refused.insert(id);
+        if self.told.is_new(format!("{name}: {error}")) {
+            warn!(target = name, %error, help = error.remedy(), "cannot watch");
+        }
+        // A place is free as soon as another target has gone, or has given way.
+        if !matches!(error, ProbeError::TooManyTargets { .. }) {
+            self.refusals.add(id, jiff::Timestamp::now());
+        }
     }
 
     fn begin(
@@ -333,7 +337,10 @@ impl Roster {
         sentinel: &mut Sentinel,
     ) -> Result<(), ProbeError> {
         let pid = target.process.pid;
-        let lease = self.free_slot().ok_or(ProbeError::TooManyTargets { pid, max: TARGETS_MAX })?;
+        let Some(lease) = self.free_slot() else {
+            self.make_room(&target, &entry, policy, sentinel);
+            return Err(ProbeError::TooManyTargets { pid, max: TARGETS_MAX });
+        };
         sentinel.watch(&target, *lease)?;
         let mode = policy.mode_of(&entry);
         let probes = policy.probes_of(&entry);
@@ -341,6 +348,28 @@ impl Roster {
         watched.ask_totals(sentinel, &self.sessions.post);
         self.watched.push(watched);
         Ok(())
+    }
+
+    /// Has another target give way, if one has to: its place is free at the next sweep, when its probes are
+    /// gone.
+    fn make_room(&mut self, target: &Target, entry: &TargetPolicy, policy: &Policy, sentinel: &mut Sentinel) {
+        let claim = |target: &Target, entry: &TargetPolicy, mode: Mode| Claim {
+            rank: policy.targets.iter().position(|other| other.name == entry.name).unwrap_or(usize::MAX),
+            user_id: target.user_id,
+            start_time_ticks: target.process.start_time_ticks,
+            may_be_acted_on: mode == Mode::Act,
+        };
+        let holders: Vec<Claim> = self
+            .watched
+            .iter()
+            .map(|watched| claim(&watched.target, &watched.entry, policy.mode_of(&watched.entry)))
+            .collect();
+        let place = gives_way(&holders, &claim(target, entry, policy.mode_of(entry)));
+        let Some(loser) = place.and_then(|place| self.watched.get(place)) else { return };
+        let (id, name) = (loser.target.id, loser.target.name.clone());
+        info!(target = name, to = target.name, "gives its place to another target");
+        self.refusals.put_off(id, jiff::Timestamp::now());
+        self.let_go(sentinel, |watched, _| watched.target.id == id);
     }
 
     fn free_slot(&mut self) -> Option<SlotLease> {

@@ -167,8 +167,14 @@ impl Session {
         self.target.process
     }
 
-    /// More is known of the target.
+    /// More is known of the target. What is known of a database goes with it.
     pub fn take_target(&mut self, target: Target) {
+        let is_open = |path: &Path| target.databases.iter().any(|database| database.path == path);
+        self.identities.keep(is_open);
+        self.properties.retain(|path, _| is_open(path));
+        self.sequences.retain(|path, _| is_open(path));
+        self.orders.retain(|path, _| is_open(path));
+        self.options.retain(|path, _| is_open(path));
         self.target = target;
     }
 

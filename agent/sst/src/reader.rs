@@ -20,6 +20,9 @@ const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// Output that is taken in: 65,536 files with keys of 200 bytes each, in hexadecimal, twice over.
 const OUTPUT_BYTES_MAX: u64 = 128 << 20;
 
+/// Bytes of a child's words that are kept.
+const WORDS_BYTES_MAX: usize = 1024;
+
 /// How to start the reading process.
 #[derive(Clone, Debug)]
 pub struct Reader {
@@ -187,21 +190,43 @@ fn take_lines(mut source: impl BufRead, output: &mut Output) -> Result<(), Outpu
     }
 }
 
+/// The first bytes of what a child says: it repeats what stands in a foreign file, and is shown and kept.
+fn cut(mut words: String) -> String {
+    words.truncate(words.floor_char_boundary(WORDS_BYTES_MAX));
+    words
+}
+
 impl Failure {
     fn at(self, path: &Path) -> SstError {
         let path = path.to_owned();
         match self {
-            Failure::Directory { message } => SstError::Directory { path, message },
+            Failure::Directory { message } => SstError::Directory { path, message: cut(message) },
             Failure::NotADatabase => SstError::NotADatabase { path },
             Failure::UnknownComparator { column_family, comparator } => {
+                let (column_family, comparator) = (cut(column_family), cut(comparator));
                 SstError::UnknownComparator { path, column_family, comparator }
             }
-            Failure::RocksDb { message } => SstError::RocksDb { path, message },
-            Failure::TooMany { what, count, count_max } => SstError::TooMany { path, what, count, count_max },
-            Failure::Confinement { message } => SstError::Confinement { path, message },
+            Failure::RocksDb { message } => SstError::RocksDb { path, message: cut(message) },
+            Failure::TooMany { what, count, count_max } => {
+                SstError::TooMany { path, what: cut(what), count, count_max }
+            }
+            Failure::Confinement { message } => SstError::Confinement { path, message: cut(message) },
             Failure::Output { message } => {
+                let message = cut(message);
                 SstError::Cut { path, status: "no exit status".to_owned(), lines: 0, message }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_child_says_is_cut_between_characters() {
+        let error = Failure::RocksDb { message: "é".repeat(1 << 20) }.at(Path::new("/db"));
+        assert!(error.to_string().len() < 2 * WORDS_BYTES_MAX, "{} bytes", error.to_string().len());
+        assert_eq!(cut("abc".into()), "abc");
     }
 }

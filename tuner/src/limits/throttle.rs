@@ -32,6 +32,8 @@ pub struct ThrottleSetting {
     pub template: Vec<String>,
     /// Program and arguments that print the value in force.
     pub get: Option<Vec<String>>,
+    /// Whose the commands are; `None`: the agent's user's.
+    pub user: Option<String>,
     /// How long each of the commands may run.
     pub timeout: TimeSpan,
     /// Why, in words.
@@ -159,6 +161,7 @@ pub fn throttle_values(policy: &Policy, target: &TargetPolicy) -> Vec<ThrottleSe
             command: filled(&throttle.command, &value),
             template: throttle.command.clone(),
             get: throttle.get.clone(),
+            user: target.commands_user.clone(),
             timeout: throttle.timeout,
             reason: format!("{} is to be {value}: {reason}", throttle.name),
             value,
@@ -212,6 +215,7 @@ schedule:
             command: vec!["set".into(), value.into()],
             template: vec!["set".into(), "{value}".into()],
             get: get.map(|program| vec![program.to_owned()]),
+            user: None,
             timeout: TimeSpan::from_seconds(30),
             reason: String::new(),
         }

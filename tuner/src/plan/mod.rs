@@ -230,6 +230,9 @@ pub struct SetThrottle {
     /// How it gets the value back that `get` has told before; `None` where nothing can tell it.
     #[serde(default)]
     pub restore: Option<ThrottleRestore>,
+    /// Whose the commands are; `None`: the agent's user's.
+    #[serde(default)]
+    pub user: Option<String>,
     /// How long each of the commands may run.
     pub timeout: TimeSpan,
     pub reason: String,
@@ -245,6 +248,7 @@ impl SetThrottle {
             value: setting.value,
             command: setting.command,
             get: setting.get,
+            user: setting.user,
             timeout: setting.timeout,
             reason: setting.reason,
         }

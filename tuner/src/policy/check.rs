@@ -306,6 +306,7 @@ impl Checker<'_> {
             }
             self.column_families(&target.column_families, &format!("{path}.column_families"))?;
             self.throttles(&target.throttles, &format!("{path}.throttles"))?;
+            self.commands_user(target, &path)?;
         }
         Ok(())
     }
@@ -368,6 +369,18 @@ impl Checker<'_> {
             }
             (None, _) => Ok(()),
         }
+    }
+
+    fn commands_user(&self, target: &TargetPolicy, path: &str) -> Result<(), PolicyError> {
+        let Some(name) = &target.commands_user else { return Ok(()) };
+        let at = format!("{path}.commands_user");
+        let is_plain = |byte: u8| byte.is_ascii_graphic() && !b":/".contains(&byte);
+        let is_name = !name.is_empty() && name.bytes().all(is_plain) && !name.starts_with(['-', '+']);
+        let help = "write a name from /etc/passwd";
+        self.refuse_if(!is_name, &at, format!("{} is no user's name", shown(name)), help)?;
+        let runs_none = target.exec.is_none() && target.sql.is_none() && target.throttles.is_empty();
+        let help = "take it out: it is about `exec`, `sql` and `throttles`";
+        self.refuse_if(runs_none, &at, "there is no command that this user could run", help)
     }
 
     fn sql(&self, target: &TargetPolicy, path: &str) -> Result<(), PolicyError> {

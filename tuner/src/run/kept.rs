@@ -334,7 +334,7 @@ mod tests {
     fn a_throttle_is_restored_by_its_commands_or_not_at_all() {
         let words = |text: &str| vec![text.to_owned()];
         let timeout = crate::policy::TimeSpan::from_seconds(1);
-        let commands = RestoreCommands { command: words("set"), get: words("get"), timeout };
+        let commands = RestoreCommands { command: words("set"), get: words("get"), user: None, timeout };
         let setting = Setting { kind: SettingKind::Throttle, name: "limit".into() };
         let readable =
             KeptSetting { setting, database: None, commands: Some(commands), ..kept(KeptState::InForce) };

@@ -40,6 +40,9 @@ pub struct RestoreCommands {
     pub command: Vec<String>,
     /// Program and arguments that print the value in force.
     pub get: Vec<String>,
+    /// Whose the two are; `None`: the agent's user's.
+    #[serde(default)]
+    pub user: Option<String>,
     /// How long each of the two may run.
     pub timeout: TimeSpan,
 }
@@ -114,7 +117,8 @@ impl SettingChange {
     pub fn restore_commands(&self) -> Option<RestoreCommands> {
         let SettingChange::Throttle(set) = self else { return None };
         let command = set.restore.as_ref()?.command.clone();
-        Some(RestoreCommands { command, get: set.get.clone()?, timeout: set.timeout })
+        let (get, user) = (set.get.clone()?, set.user.clone());
+        Some(RestoreCommands { command, get, user, timeout: set.timeout })
     }
 
     /// Target's name.

@@ -252,6 +252,7 @@ fn kind(words: Words<'_>) -> (ActionKind, Option<KeyRange>) {
                 command: vec!["set".into(), value.into()],
                 get: None,
                 restore: None,
+                user: None,
                 timeout: TimeSpan::from_seconds(30),
                 reason,
             };

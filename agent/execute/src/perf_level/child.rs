@@ -43,6 +43,8 @@ pub struct ChildArguments {
     pid: u32,
     /// When it started, clock ticks since boot.
     start_time_ticks: u64,
+    /// Where the process has the level that its threads begin with.
+    initial_level: u64,
 }
 
 /// Entry point of the hidden subcommand: takes requests until the input ends, then puts everything back.
@@ -59,6 +61,10 @@ pub fn main(arguments: ChildArguments) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if !begins_at_the_default(&memory, arguments.initial_level) {
+        warn!("what is taken for the perf level does not begin as RocksDB's does: nothing is raised");
+        return ExitCode::FAILURE;
+    }
     let mut kept = Kept { process, memory, former: HashMap::new() };
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
@@ -68,6 +74,12 @@ pub fn main(arguments: ChildArguments) -> ExitCode {
     }
     kept.put_back(SETTLE_TIME);
     ExitCode::SUCCESS
+}
+
+/// Whether threads begin with RocksDB's own default, as it is in every version: else the level is another
+/// variable.
+pub fn begins_at_the_default(memory: &ProgramMemory, initial_level: u64) -> bool {
+    memory.read_u8(initial_level).is_ok_and(|level| level == LEVEL_COUNTS)
 }
 
 /// Signals pass by, rights go.

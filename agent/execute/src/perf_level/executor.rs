@@ -34,7 +34,7 @@ impl PerfLevelExecutor {
             Some(keeper) => keeper,
             none => {
                 tracing::info!(pid = task.process.pid, "raising the perf level, as the policy says");
-                none.insert(Keeper::start(task.process)?)
+                none.insert(Keeper::start(task.process, task.initial_level)?)
             }
         };
         Ok(keeper.raise(&task.levels)?)

@@ -20,7 +20,9 @@ pub use child::{CHILD_SUBCOMMAND, ChildArguments};
 pub use executor::PerfLevelExecutor;
 
 use request::Request;
-use sexton_inspect::facts::{ProcessId, ThreadLevel};
+use sexton_inspect::facts::{ProcessId, RocksDbModule, ThreadLevel};
+use sexton_inspect::layout::check_invariants;
+use sexton_tuner::evidence::Counters;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -50,6 +52,32 @@ const END_WAIT_MAX: Duration = Duration::from_millis(200);
 
 /// How often it is asked whether it has ended.
 const END_POLL: Duration = Duration::from_millis(5);
+
+/// Why what was read of a target may be something else than RocksDB's, so that nothing may be written; `None`
+/// where all of it makes sense.
+pub fn doubt(module: &RocksDbModule, counters: &[Counters], levels: &[ThreadLevel]) -> Option<String> {
+    if !module.sites.has_a_seek() {
+        return Some("no function of DBIter was found beside the counters".into());
+    }
+    if module.initial_perf_level().is_none() {
+        return Some("a thread's perf_level begins as zero, which RocksDB's does not".into());
+    }
+    doubtful_reading(counters, levels)
+}
+
+fn doubtful_reading(counters: &[Counters], levels: &[ThreadLevel]) -> Option<String> {
+    if let Err(reason) = check_invariants(counters) {
+        return Some(reason);
+    }
+    let is_level = |level: &ThreadLevel| (1..LEVEL_OUT_OF_BOUNDS).contains(&level.level);
+    if let Some(other) = levels.iter().find(|level| !is_level(level)) {
+        let ThreadLevel { level, thread_id, .. } = other;
+        return Some(format!("perf_level is {level} in thread {thread_id}, which RocksDB never sets"));
+    }
+    // RocksDB's own threads keep it; a byte that is the same everywhere can be anything.
+    let has_default = levels.iter().any(|level| level.level == LEVEL_COUNTS);
+    (!has_default).then(|| "no thread has RocksDB's default level".into())
+}
 
 /// Why the perf level cannot be raised.
 #[derive(Debug, Error)]
@@ -85,13 +113,14 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the keeper of one process.
-    pub fn start(process: ProcessId) -> Result<Keeper, KeeperError> {
+    /// Starts the keeper of one process, whose threads begin with the level at `initial_level`.
+    pub fn start(process: ProcessId, initial_level: u64) -> Result<Keeper, KeeperError> {
         let start = || {
             let mut command = Command::new("/proc/self/exe");
-            command
-                .arg(CHILD_SUBCOMMAND)
-                .args([process.pid.to_string(), process.start_time_ticks.to_string()]);
+            command.arg(CHILD_SUBCOMMAND).args(
+                [u64::from(process.pid), process.start_time_ticks, initial_level]
+                    .map(|number| number.to_string()),
+            );
             let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
             let input = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
             // A keeper that hangs must not hold up the agent.
@@ -159,5 +188,29 @@ impl Drop for Keeper {
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
             std::thread::sleep(END_POLL);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn level(level: u8) -> ThreadLevel {
+        ThreadLevel { thread_id: 7, start_boot_ns: 1, level, address: 4096 }
+    }
+
+    #[test]
+    fn a_reading_that_does_not_make_sense_is_doubted() {
+        let counted = Counters { tombstones_skipped: 5, ..Counters::default() };
+        let pointer = Counters { keys_skipped: 0x7f00_0000_1000, ..Counters::default() };
+        assert_eq!(doubtful_reading(&[counted], &[level(1), level(2), level(6)]), None);
+        let of = |counters: &[Counters], levels: &[ThreadLevel]| {
+            doubtful_reading(counters, levels).unwrap_or_default()
+        };
+        assert!(of(&[counted, pointer], &[level(1)]).contains("no thread can have counted"));
+        // Zeros can be read anywhere.
+        assert!(of(&[Counters::default()], &[level(1), level(0)]).contains("perf_level is 0 in thread 7"));
+        assert!(of(&[counted], &[level(1), level(0xd8)]).contains("perf_level is 216"));
+        assert!(of(&[counted], &[level(1), level(1)]).contains("no thread has"));
     }
 }

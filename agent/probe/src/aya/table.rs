@@ -88,9 +88,9 @@ impl<const KEY: usize, const VALUE: usize> Table for HashTable<KEY, VALUE> {
         locked(&self.0).remove(&sized::<KEY>(key)?).map_err(|error| said(&error))
     }
 
-    fn keys(&self) -> Result<Vec<Vec<u8>>, LoaderError> {
+    fn keys(&self, most: usize) -> Result<Vec<Vec<u8>>, LoaderError> {
         let keys = locked(&self.0);
-        keys.keys().map(|key| key.map(|key| key.to_vec()).map_err(|error| said(&error))).collect()
+        keys.keys().take(most).map(|key| key.map(|key| key.to_vec()).map_err(|error| said(&error))).collect()
     }
 }
 

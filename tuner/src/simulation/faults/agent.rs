@@ -667,6 +667,7 @@ fn throttle() -> ActionKind {
         command: Vec::new(),
         get: None,
         restore: None,
+        user: None,
         timeout: TimeSpan::from_seconds(30),
         reason: String::new(),
     }))
