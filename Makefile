@@ -2,7 +2,7 @@
 # Everything is built with the same arguments, so that RocksDB's C++ and Polars are built once.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build build build-demo demo test unit simulate fuzz e2e lint bench-footprint bench-guard bench-overhead bench-plan bench-workloads test-api test-kernels test-monitoring
+.PHONY: help setup setup-build build build-demo demo test unit simulate fuzz e2e lint bench-footprint bench-guard bench-overhead bench-plan bench-workloads test-api test-hostile test-kernels test-monitoring
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
@@ -101,6 +101,10 @@ test-api: build ## The part of e2e that holds the HTTP API against its document,
 
 bench-footprint: build ## What the idle agent takes: memory, processor time; then at 500 execs a second (root, 5 min).
 	$(AS_ROOT) $(PROGRAMS)/sexton-footprint
+
+test-hostile: build ## Ten minutes beside a program that does all it can to the agent (root); make test runs ten seconds of it.
+	SEXTON_HOSTILE_SECONDS=600 CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(AS_ROOT)" \
+	    cargo test $(BUILD) --test hostile_host -- --nocapture
 
 test-kernels: build ## The end-to-end tests for any kernel, under other kernels in virtual machines (root, 25 min).
 	SEXTON_TOOLS="$(TOOLS)" tests/kernels/setup.sh $(KERNELS)

@@ -19,6 +19,7 @@ pub mod loop_device;
 pub mod machine;
 pub mod mariadb;
 pub mod musl_host;
+pub mod opened;
 pub mod options_file;
 pub mod process;
 pub mod prometheus;
