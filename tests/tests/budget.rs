@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 const WINDOWS_LIMIT: Duration = Duration::from_secs(240);
 /// Windows that are waited for: what the first may spend is there from the start, the others have to wait.
 const WINDOWS: u64 = 4;
-/// The default: 1 % of one core.
-const BUDGET_RATIO: f64 = 0.01;
+/// The default: 0.4 % of one core.
+const BUDGET_RATIO: f64 = 0.004;
 /// What the budget can be exceeded by: what it had at the start, and what comes in from one poll to the next
 /// and while probes are taken away, on a busy machine.
 const EXCEEDED_SECONDS_MAX: f64 = 0.15;

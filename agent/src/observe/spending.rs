@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_window_that_has_spent_its_budget_is_over_and_the_next_one_waits() {
-        // So small a budget that nothing to speak of comes in while the test runs: 0.1 ms at the start.
+        // So small a budget that nothing to speak of comes in while the test runs: 0.2 ms at the start.
         let mut spending = Spending::new(CoreShare::from_parts_per_million(100));
         assert!(matches!(spending.allowance(WANTED), Allowance::Window { .. }));
         spending.begin_window(WANTED.nanoseconds());
@@ -226,7 +226,7 @@ mod tests {
         let mut spending = Spending::new(CoreShare::from_parts_per_million(10_000));
         spending.begin_window(WANTED.nanoseconds());
         spending.take_cost(6_000_000);
-        assert!(!spending.is_over(), "6 of 10 ms are spent");
+        assert!(!spending.is_over(), "6 of 22 ms are spent");
         spending.end_window(Some((&ProbeHits::default(), 6_000_000)));
         assert_eq!((spending.view().cost_seconds, spending.view().learnt_cost_seconds), (0.006, 0.006));
         for _ in 0..8 {

@@ -9,22 +9,27 @@
 
 use crate::policy::CoreShare;
 
-/// Time whose budget can be saved up: two cycles of the default loop, so that a window every cycle loses
+/// Time whose budget can be saved up: five cycles of the default loop, so that a window every cycle loses
 /// nothing. It is also the most that one window can spend at once, 0.1 s of reader time at the default
 /// budget: more would be a pause that readers notice.
-pub const SAVED_NS_MAX: u64 = 10_000_000_000;
+pub const SAVED_NS_MAX: u64 = 25_000_000_000;
 
-/// Time whose budget a target has at the start: enough for a first look. An agent that is restarted over
-/// and over must not get the whole of [`SAVED_NS_MAX`] each time.
-pub const SAVED_NS_AT_START: u64 = 1_000_000_000;
+/// Time whose budget a target has at the start: enough for a first look, a hundredth of a second of reader
+/// time at the default budget. An agent that is restarted over and over must not get the whole of
+/// [`SAVED_NS_MAX`] each time.
+pub const SAVED_NS_AT_START: u64 = 2_500_000_000;
+
+/// Of the budget one part in so many is never spent. A budget is a promise, what hits cost is known to a
+/// tenth, and putting probes in and taking them away costs a little that shows in no count.
+const RESERVE_PART: i128 = 8;
 
 /// Shortest window worth arming probes for, as long as a shorter one can be waited for: attaching takes
 /// 10 ms and detaching 18 to 64 ms of the agent's time.
 pub const WINDOW_NS_MIN: u64 = 50_000_000;
 
-/// The bucket's unit is a millionth of a nanosecond: what comes in is time multiplied by parts per
-/// million, so that nothing is ever rounded away.
-const UNITS_PER_NS: i128 = 1_000_000;
+/// The bucket's unit is so small a part of a nanosecond that what comes in, time multiplied by parts per
+/// million less the reserve, is never rounded.
+const UNITS_PER_NS: i128 = 1_000_000 * RESERVE_PART;
 
 /// Whether a window may open now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,14 +137,14 @@ impl Governor {
 
     /// Time that brings in `missing` units, rounded up.
     fn time_to_earn(&self, missing: i128) -> u64 {
-        let per_ns = i128::from(self.budget.parts_per_million()).max(1);
+        let per_ns = units_of(self.budget, 1).max(1);
         u64::try_from(missing.saturating_add(per_ns - 1) / per_ns).unwrap_or(u64::MAX)
     }
 }
 
 /// What comes in over a time.
 fn units_of(budget: CoreShare, time_ns: u64) -> i128 {
-    i128::from(time_ns) * i128::from(budget.parts_per_million())
+    i128::from(time_ns) * i128::from(budget.parts_per_million()) * (RESERVE_PART - 1)
 }
 
 #[cfg(test)]
@@ -148,11 +153,12 @@ mod tests {
     use proptest::prelude::*;
 
     const SECOND_NS: u64 = 1_000_000_000;
-    const PERCENT: CoreShare = CoreShare::from_parts_per_million(10_000);
+    /// 3.5 ms of each second may be spent, an eighth is kept in reserve.
+    const BUDGET: CoreShare = CoreShare::from_parts_per_million(4_000);
 
-    /// A full bucket at one percent, after a window with this cost per time.
+    /// A full bucket, after a window with this cost per time.
     fn full(rate: f64) -> Governor {
-        let mut governor = Governor::new(PERCENT, 0);
+        let mut governor = Governor::new(BUDGET, 0);
         governor.refill(SAVED_NS_MAX);
         governor.note_window(SECOND_NS, (rate * SECOND_NS as f64) as u64);
         governor
@@ -161,19 +167,19 @@ mod tests {
     #[test]
     fn a_cheap_target_gets_the_window_that_is_wanted() {
         let allowance = full(0.005).allowance(2 * SECOND_NS);
-        assert_eq!(allowance, Allowance::Window { length_ns: 2 * SECOND_NS, credit_ns: 100_000_000 });
+        assert_eq!(allowance, Allowance::Window { length_ns: 2 * SECOND_NS, credit_ns: 87_500_000 });
     }
 
     #[test]
     fn an_expensive_target_gets_a_shorter_one_and_then_has_to_wait() {
         let mut governor = full(0.5);
         let allowance = governor.allowance(2 * SECOND_NS);
-        assert_eq!(allowance, Allowance::Window { length_ns: 200_000_000, credit_ns: 100_000_000 });
-        governor.charge(104_000_000);
+        assert_eq!(allowance, Allowance::Window { length_ns: 175_000_000, credit_ns: 87_500_000 });
+        governor.charge(90_000_000);
         assert!(governor.is_spent());
-        // 4 ms are owed, and the shortest window at that rate costs 25 ms.
-        assert_eq!(governor.allowance(2 * SECOND_NS), Allowance::Wait { ns: 2_900_000_000 });
-        governor.refill(SAVED_NS_MAX + 2_900_000_000);
+        // 2.5 ms are owed, and the shortest window at that rate costs 25 ms.
+        assert_eq!(governor.allowance(2 * SECOND_NS), Allowance::Wait { ns: 7_857_142_858 });
+        governor.refill(SAVED_NS_MAX + 7_857_142_858);
         let allowance = governor.allowance(2 * SECOND_NS);
         assert_eq!(allowance, Allowance::Window { length_ns: WINDOW_NS_MIN, credit_ns: 25_000_000 });
     }
@@ -182,27 +188,27 @@ mod tests {
     fn a_smaller_budget_keeps_no_more_than_it_could_have_saved() {
         let mut governor = full(0.005);
         governor.set_budget(CoreShare::from_parts_per_million(1_000));
-        assert_eq!(governor.available_ns(), 10_000_000);
+        assert_eq!(governor.available_ns(), 21_875_000);
         governor.charge(30_000_000);
-        governor.set_budget(PERCENT);
-        assert_eq!(governor.available_ns(), -20_000_000);
+        governor.set_budget(BUDGET);
+        assert_eq!(governor.available_ns(), -8_125_000);
     }
 
     #[test]
     fn where_even_a_full_bucket_does_not_last_the_window_is_shorter_still() {
         let allowance = full(10.0).allowance(2 * SECOND_NS);
-        assert_eq!(allowance, Allowance::Window { length_ns: 10_000_000, credit_ns: 100_000_000 });
-        let mut half = Governor::new(PERCENT, 0);
+        assert_eq!(allowance, Allowance::Window { length_ns: 8_750_000, credit_ns: 87_500_000 });
+        let mut half = Governor::new(BUDGET, 0);
         half.note_window(1, 10);
         half.refill(4 * SECOND_NS);
-        assert_eq!(half.allowance(2 * SECOND_NS), Allowance::Wait { ns: 5 * SECOND_NS });
+        assert_eq!(half.allowance(2 * SECOND_NS), Allowance::Wait { ns: 18_500_000_000 });
     }
 
     #[test]
     fn a_new_target_has_enough_for_a_first_look() {
-        let governor = Governor::new(PERCENT, 7);
+        let governor = Governor::new(BUDGET, 7);
         let allowance = governor.allowance(2 * SECOND_NS);
-        assert_eq!(allowance, Allowance::Window { length_ns: 2 * SECOND_NS, credit_ns: 10_000_000 });
+        assert_eq!(allowance, Allowance::Window { length_ns: 2 * SECOND_NS, credit_ns: 8_750_000 });
     }
 
     #[test]
@@ -213,10 +219,10 @@ mod tests {
 
     #[test]
     fn a_clock_that_stands_still_or_goes_back_brings_nothing() {
-        let mut governor = Governor::new(PERCENT, 5 * SECOND_NS);
+        let mut governor = Governor::new(BUDGET, 5 * SECOND_NS);
         governor.refill(0);
         governor.refill(5 * SECOND_NS);
-        assert_eq!(governor.available_ns(), 10_000_000);
+        assert_eq!(governor.available_ns(), 8_750_000);
     }
 
     /// Between two windows: how long, and what a nanosecond of the next one costs.
@@ -278,7 +284,7 @@ mod tests {
                 let greatest_rate = steps.iter().map(|step| step.rate).fold(0.0, f64::max);
                 let poll_ns = (Agent::POLL_NS as f64 * greatest_rate) as u64 + 1;
                 let came_in_ns = agent.now_ns.saturating_add(SAVED_NS_MAX) as u128 * u128::from(parts_per_million)
-                    / 1_000_000;
+                    * 7 / 8_000_000;
                 prop_assert!(u128::from(agent.spent_ns) <= came_in_ns + u128::from(poll_ns));
             }
         }

@@ -234,13 +234,13 @@ impl Default for LoopTiming {
 pub struct ProbePolicy {
     /// Time that probes may take from all threads of a target, as a share of one processor core. Windows
     /// get shorter and rarer to keep it; 0% is no windows at all, the sentinel costs a target nothing.
-    /// Default: 1%.
+    /// Default: 0.4%.
     pub budget: CoreShare,
 }
 
 impl Default for ProbePolicy {
     fn default() -> ProbePolicy {
-        ProbePolicy { budget: CoreShare::from_parts_per_million(10_000) }
+        ProbePolicy { budget: CoreShare::from_parts_per_million(4_000) }
     }
 }
 

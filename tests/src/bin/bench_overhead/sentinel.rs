@@ -39,7 +39,7 @@ pub fn compare(load: &mut SteadySeeks, directory: &Path, arguments: &Arguments) 
             Ok(())
         })?;
         let ratios = seen.ratios();
-        if let Some(median) = settled(&ratios, CYCLES_MIN, arguments.half_width, until)? {
+        if let Some(median) = settled(&ratios, CYCLES_MIN, arguments.half_width_agent, until)? {
             break median;
         }
     };

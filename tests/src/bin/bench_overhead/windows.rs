@@ -38,7 +38,7 @@ pub fn compare(
             Ok(())
         })?;
         let ratios = ratios(&moments, &windows(&agent.log(), begin)?);
-        if let Some(median) = settled(&ratios, WINDOWS_MIN, arguments.half_width, until)? {
+        if let Some(median) = settled(&ratios, WINDOWS_MIN, arguments.half_width_agent, until)? {
             break median;
         }
     };

@@ -9,7 +9,7 @@ use crate::facts::evidence::{
 use crate::facts::key::Key;
 
 /// How a reader is positioned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Position {
     Seek(u64),
     SeekForPrev(u64),

@@ -199,7 +199,7 @@ impl Operator {
     }
 }
 
-fn carry_out(tree: &mut Tree, compact: &CompactRange) -> Work {
+pub(super) fn carry_out(tree: &mut Tree, compact: &CompactRange) -> Work {
     let files = tree.files(COLUMN_FAMILY);
     let range = ends::closed(&compact.range, &files.iter().collect::<Vec<_>>(), &compact.before);
     compact_keys(tree, &range, compact.bottommost)

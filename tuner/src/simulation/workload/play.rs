@@ -13,9 +13,19 @@ use crate::simulation::lsm::picture::{Position, Prices, Walk, observe};
 use crate::simulation::lsm::{Tree, Work};
 use crate::simulation::random::Random;
 use jiff::Timestamp;
+use std::collections::BTreeMap;
 
 /// When simulated time begins, in seconds since the Unix epoch: a Monday, at midnight.
-const BEGINNING_UNIX_S: i64 = 1_767_571_200;
+pub(super) const BEGINNING_UNIX_S: i64 = 1_767_571_200;
+
+/// The one database.
+pub(super) const DATABASE: &str = "/simulated";
+
+/// Walks of one group of readers by which it is said what it loses.
+const WALKS_FOR_TRUTH: u64 = 1_000;
+
+/// Whole numbers that a group of readers is drawn by.
+const DRAWN_FROM: u64 = 1_000_000;
 
 /// Most walks of one group of readers in one interval: the others are taken to have met the same.
 const WALKS_MAX: u64 = 10;
@@ -72,9 +82,9 @@ pub fn play_at(
     Ok(report)
 }
 
-struct Player<'w> {
-    workload: &'w Workload,
-    tree: Tree,
+pub(super) struct Player<'w> {
+    pub(super) workload: &'w Workload,
+    pub(super) tree: Tree,
     extent: Extent,
     seed: u64,
     prices: Prices,
@@ -82,7 +92,7 @@ struct Player<'w> {
 }
 
 impl<'w> Player<'w> {
-    fn new(workload: &'w Workload, timing: &LoopTiming, seed: u64) -> Player<'w> {
+    pub(super) fn new(workload: &'w Workload, timing: &LoopTiming, seed: u64) -> Player<'w> {
         let mut tree = Tree::new(workload.settings());
         for key in 0..workload.load {
             tree.write(key, Kind::Put, workload.value_bytes);
@@ -98,7 +108,7 @@ impl<'w> Player<'w> {
     }
 
     /// An interval's writes, and what RocksDB makes of them.
-    fn write(&mut self, seconds: f64, turn: u64) -> Work {
+    pub(super) fn write(&mut self, seconds: f64, turn: u64) -> Work {
         let mut random = Random::of(self.seed, turn * 2);
         let mut work = Work::default();
         let mut left: Vec<(Writer, u64)> = (self.workload.writers.iter())
@@ -132,7 +142,7 @@ impl<'w> Player<'w> {
     }
 
     /// An interval's readers: what the agent sees of them, and what they lose in truth, in seconds.
-    fn read(&mut self, seconds: f64, turn: u64) -> (Evidence, f64) {
+    pub(super) fn read(&mut self, seconds: f64, turn: u64) -> (Evidence, f64) {
         let mut random = Random::of(self.seed, turn * 2 + 1);
         let mut seen = Seen::default();
         let view = self.tree.view();
@@ -160,9 +170,49 @@ impl<'w> Player<'w> {
         (self.evidence(&seen, seconds), seen.pain_ns / 1e9)
     }
 
+    /// So many operations of the readers, each of a group by how often the groups read. Those that begin
+    /// at the same key meet the same.
+    pub(super) fn operations(&mut self, count: u64, random: &mut Random) -> Vec<Observation> {
+        let groups = &self.workload.readers;
+        let view = self.tree.view();
+        let per_second = |groups: &[ReaderGroup]| groups.iter().map(|group| group.per_second).sum::<f64>();
+        let until: Vec<u64> = (1..=groups.len())
+            .map(|end| {
+                (per_second(groups.get(..end).unwrap_or_default()) / per_second(groups) * DRAWN_FROM as f64)
+                    as u64
+            })
+            .collect();
+        let mut walked = BTreeMap::new();
+        let mut operations = Vec::new();
+        for _ in 0..count {
+            let drawn = random.between(0, DRAWN_FROM);
+            let index = until.partition_point(|until| *until <= drawn).min(groups.len().saturating_sub(1));
+            let Some(group) = groups.get(index) else { break };
+            let Some(walk) = walk_of(group, &mut self.extent, random) else { continue };
+            let seen = walked.entry((index, walk.position)).or_insert_with(|| {
+                let walked = walk.on(&mut view.reader());
+                self.tree.observation(COLUMN_FAMILY, &walk, &walked, &self.prices)
+            });
+            operations.push(seen.clone());
+        }
+        operations
+    }
+
+    /// Seconds a second that the readers would lose with another tree, by many walks of each group of them.
+    pub(super) fn pain_of(&self, tree: &Tree) -> f64 {
+        let view = tree.view();
+        let of_group = |group: &ReaderGroup| {
+            let (mut random, mut extent) = (Random::of(self.seed, 0), self.extent);
+            let walks = (0..WALKS_FOR_TRUTH).filter_map(|_| walk_of(group, &mut extent, &mut random));
+            let pain_ns: u64 = walks.map(|walk| self.prices.pain_ns(&walk.on(&mut view.reader()))).sum();
+            pain_ns as f64 / WALKS_FOR_TRUTH as f64 * group.per_second / 1e9
+        };
+        self.workload.readers.iter().map(of_group).sum()
+    }
+
     fn evidence(&self, seen: &Seen, seconds: f64) -> Evidence {
         let mut evidence =
-            Evidence { target: TARGET.to_owned(), database: "/simulated".to_owned(), ..Evidence::default() };
+            Evidence { target: TARGET.to_owned(), database: DATABASE.to_owned(), ..Evidence::default() };
         self.tree.add_to(&mut evidence, COLUMN_FAMILY);
         let window_ns = (self.window_seconds * 1e9) as u64;
         observe(&mut evidence, &seen.operations, window_ns);
