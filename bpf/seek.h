@@ -133,6 +133,9 @@ enum {
  * says it has stepped over. */
 #define KEYS_STOOD_ON 1
 
+/* Bytes from DBIter::local_stats_.next_count_ to its skip_count_: the same in all versions that have both. */
+#define STEPS_BEFORE_SKIP_COUNT 40
+
 /* Words of a DBIter that are searched for its ColumnFamilyData* and its DBImpl*. */
 #define LEARN_WORDS 96
 
@@ -170,6 +173,8 @@ add_counters(struct sexton_counters *sum, const struct sexton_counters *delta)
 	ADD(sum->block_reads, delta->block_reads);
 	ADD(sum->block_read_bytes, delta->block_read_bytes);
 	ADD(sum->block_cache_hits, delta->block_cache_hits);
+	ADD(sum->merge_operands, delta->merge_operands);
+	ADD(sum->range_deletion_reseeks, delta->range_deletion_reseeks);
 }
 
 static __always_inline struct sexton_operation *
@@ -287,7 +292,9 @@ fell_below(const struct sexton_counters *now, const struct sexton_counters *befo
 	return now->tombstones_skipped < before->tombstones_skipped ||
 	       now->keys_skipped < before->keys_skipped || now->block_reads < before->block_reads ||
 	       now->block_read_bytes < before->block_read_bytes ||
-	       now->block_cache_hits < before->block_cache_hits;
+	       now->block_cache_hits < before->block_cache_hits ||
+	       now->merge_operands < before->merge_operands ||
+	       now->range_deletion_reseeks < before->range_deletion_reseeks;
 }
 
 /* The thread's counters are set to zero, or were since its last event. */
@@ -314,6 +321,19 @@ keys_walked_by(struct event *event, __u64 iterator)
 	return earlier + last;
 }
 
+/* Calls of Next and Prev that an iterator has had, by its own count: DBIter::local_stats_.next_count_ and .prev_count_,
+ * the first and the third of six words of which skip_count_ is the last. */
+static __always_inline __u64
+steps_of(struct event *event, __u64 iterator)
+{
+	struct { __u64 next, next_found, prev; } steps = {};
+
+	if (bpf_probe_read_user(&steps, sizeof(steps),
+				(const void *)(iterator + event->recipe->skip_count_offset - STEPS_BEFORE_SKIP_COUNT)))
+		return 0;
+	return steps.next + steps.prev;
+}
+
 static __always_inline bool
 has_own_count(const struct sexton_recipe *recipe)
 {
@@ -338,8 +358,10 @@ note_positioned(struct event *event, struct sexton_operation *operation)
 		if (other)
 			other->keys_walked = keys_walked_by(event, incoming);
 	}
-	if (has_own_count(event->recipe))
-		operation->keys_walked = keys_walked_by(event, iterator);
+	if (!has_own_count(event->recipe))
+		return;
+	operation->keys_walked = keys_walked_by(event, iterator);
+	operation->steps_before = steps_of(event, iterator);
 }
 
 /* The iterator moves no more. */
@@ -441,6 +463,9 @@ settle(struct event *event)
 	delta.block_reads = event->now.block_reads - thread->boundary.block_reads;
 	delta.block_read_bytes = event->now.block_read_bytes - thread->boundary.block_read_bytes;
 	delta.block_cache_hits = event->now.block_cache_hits - thread->boundary.block_cache_hits;
+	delta.merge_operands = event->now.merge_operands - thread->boundary.merge_operands;
+	delta.range_deletion_reseeks =
+		event->now.range_deletion_reseeks - thread->boundary.range_deletion_reseeks;
 	thread->boundary = event->now;
 	is_paused = thread->pause != event->pause;
 	if (is_paused) {
@@ -536,6 +561,31 @@ estimate_scan(struct event *event, struct sexton_operation *operation)
 	ADD(event->totals->attributed.tombstones_skipped, count);
 }
 
+/* How often the iterator was moved since it was positioned. */
+static __always_inline void
+count_steps(struct event *event, struct sexton_operation *operation)
+{
+	if (has_own_count(event->recipe) && operation->return_ns)
+		operation->steps_and_one = steps_of(event, operation->iterator) - operation->steps_before + 1;
+}
+
+/* Tombstones that take as long as all that the operation has stepped over in vain: these, older versions at half of one
+ * each, merge operands, and seeks behind range tombstones. Among the keys skipped are the live ones that were
+ * stepped from, and those that tombstones hide. */
+static __always_inline __u64
+as_tombstones(const struct sexton_operation *operation)
+{
+	__u64 tombstones = operation->seek.tombstones_skipped + operation->scan.tombstones_skipped;
+	__u64 keys = operation->seek.keys_skipped + operation->scan.keys_skipped;
+	__u64 others = operation->steps_and_one + SEXTON_KEYS_PER_TOMBSTONE * tombstones;
+	__u64 merges = operation->seek.merge_operands + operation->scan.merge_operands;
+	__u64 reseeks = operation->seek.range_deletion_reseeks + operation->scan.range_deletion_reseeks;
+	__u64 old_versions = operation->steps_and_one && keys > others ? keys - others : 0;
+
+	return tombstones + old_versions / SEXTON_KEYS_PER_TOMBSTONE + merges +
+	       SEXTON_TOMBSTONES_PER_RESEEK * reseeks;
+}
+
 /* Operations like this one that a record of it stands for; 0 where there is nothing to record. The sums of what records
  * stand for are those of all operations, but for chance, wherever the operations were and however small. A weight is a
  * whole number, rounded down, so that sums are whole too: of two operations that are nearly large enough for a record of
@@ -578,9 +628,11 @@ finish(struct event *event, struct sexton_operation *operation)
 	__u64 tombstones, block_reads, weight;
 
 	operation->end_ns = is_known ? bpf_ktime_get_ns() : operation->return_ns;
-	if (is_known)
+	if (is_known) {
 		estimate_scan(event, operation);
-	tombstones = operation->seek.tombstones_skipped + operation->scan.tombstones_skipped;
+		count_steps(event, operation);
+	}
+	tombstones = as_tombstones(operation);
 	block_reads = operation->seek.block_reads + operation->scan.block_reads;
 	ADD(event->totals->operations, 1);
 	weight = weight_of(event->recipe, tombstones, block_reads);

@@ -59,6 +59,10 @@
 /* Bytes of the ring buffer of processes that come and go: some 5,000 between two readings. */
 #define SEXTON_PROCESS_EVENTS_BYTES (128 * 1024)
 
+/* Words of a perf_context from internal_key_skipped_count on that are read: the count of reseeks is the fifth or
+ * the sixth. */
+#define SEXTON_SKIP_WORDS 6
+
 /* In sexton_recipe: this offset is not known. */
 #define SEXTON_OFFSET_ABSENT 0xffffffffffffffffULL
 
@@ -96,6 +100,12 @@ enum sexton_site {
  * that were looked at. */
 #define SEXTON_FETCHER_WORDS 8
 
+/* Keys that go with a tombstone: itself and the version that it hides, of which RocksDB counts the other one too. */
+#define SEXTON_KEYS_PER_TOMBSTONE 2
+
+/* Tombstones that take as long as one seek behind a range tombstone. */
+#define SEXTON_TOMBSTONES_PER_RESEEK 10
+
 /* Perf level from which on RocksDB counts (kEnableCount). */
 #define SEXTON_PERF_LEVEL_COUNTS 2
 
@@ -115,8 +125,13 @@ struct sexton_recipe {
 	unsigned long long block_reads_per_record;
 	/* Offset in perf_context of {block_cache_hit_count, block_read_count, block_read_byte}. */
 	unsigned int block_counters_offset;
-	/* Offset in perf_context of {internal_key_skipped_count, internal_delete_skipped_count}. */
+	/* Offset in perf_context of {internal_key_skipped_count, internal_delete_skipped_count,
+	 * internal_recent_skipped_count, internal_merge_count}. */
 	unsigned int skip_counters_offset;
+	/* Which of the SEXTON_SKIP_WORDS words from there is internal_range_del_reseek_count; 0: none, RocksDB has
+	 * none. */
+	unsigned int reseek_word;
+	unsigned int padding;
 	/* Offset of the DBIter pointer in ArenaWrappedDBIter, or 0 when not known. */
 	unsigned int db_iter_offset;
 	/* Offset in DBIter of the {pointer, length} of its current key, or 0 when not known. */
@@ -160,6 +175,10 @@ struct sexton_counters {
 	unsigned long long block_reads;
 	unsigned long long block_read_bytes;
 	unsigned long long block_cache_hits;
+	/* Merge operands that iterators have merged. */
+	unsigned long long merge_operands;
+	/* Times an iterator had to seek behind a range tombstone. */
+	unsigned long long range_deletion_reseeks;
 };
 
 /* Blocks read by BlockFetcher::ReadBlockContents. */
@@ -215,6 +234,10 @@ struct sexton_operation {
 	unsigned long long keys_walked;
 	/* Tombstones of the scan that may be another iterator's: several of the thread had moved. */
 	unsigned long long tombstones_ambiguous;
+	/* Calls of Next and Prev that the iterator had had, by its own count, when it was positioned. */
+	unsigned long long steps_before;
+	/* Those that it has had since, and one more; 0 where that is not known. */
+	unsigned long long steps_and_one;
 	/* What the iterator was positioned by. */
 	unsigned char key[SEXTON_KEY_BYTES_MAX];
 	/* Where the iterator stood at the end of the operation: what was skipped lies between the two. */
@@ -383,23 +406,23 @@ struct sexton_process_event {
 #define SEXTON_ASSERT_SIZE(type, bytes) \
 	_Static_assert(sizeof(type) == (bytes), #type " must be " #bytes " bytes in C and in Rust")
 
-SEXTON_ASSERT_SIZE(struct sexton_recipe, 120);
+SEXTON_ASSERT_SIZE(struct sexton_recipe, 128);
 SEXTON_ASSERT_SIZE(struct sexton_process, 20);
 SEXTON_ASSERT_SIZE(struct sexton_spending, 16);
-SEXTON_ASSERT_SIZE(struct sexton_counters, 40);
-SEXTON_ASSERT_SIZE(struct sexton_operation, 488);
+SEXTON_ASSERT_SIZE(struct sexton_counters, 56);
+SEXTON_ASSERT_SIZE(struct sexton_operation, 536);
 SEXTON_ASSERT_SIZE(struct sexton_iterator_id, 16);
 SEXTON_ASSERT_SIZE(struct sexton_thread_id, 8);
 SEXTON_ASSERT_SIZE(struct sexton_identity, 32);
-SEXTON_ASSERT_SIZE(struct sexton_thread, 176);
+SEXTON_ASSERT_SIZE(struct sexton_thread, 192);
 SEXTON_ASSERT_SIZE(struct sexton_fetches, 24);
 SEXTON_ASSERT_SIZE(struct sexton_learnt, 8);
 SEXTON_ASSERT_SIZE(struct sexton_file_id, 16);
 SEXTON_ASSERT_SIZE(struct sexton_file, 408);
-SEXTON_ASSERT_SIZE(struct sexton_totals, 1112);
-SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 88);
+SEXTON_ASSERT_SIZE(struct sexton_totals, 1176);
+SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 104);
 SEXTON_ASSERT_SIZE(struct sexton_process_event, 16);
 _Static_assert(SEXTON_SITES <= SEXTON_SITES_MAX, "every site has room");
-_Static_assert(__builtin_offsetof(struct sexton_operation, end_key) == 360, "the keys end the operation");
+_Static_assert(__builtin_offsetof(struct sexton_operation, end_key) == 408, "the keys end the operation");
 
 #endif

@@ -78,7 +78,7 @@ tls_counters(struct task_struct *task, __u64 thread_pointer, const struct sexton
 {
 	/* Neighbours in every RocksDB from 5.8 to 11.12; user space checks the layout's row for it. */
 	struct { __u64 cache_hits, reads, read_bytes; } blocks = {};
-	struct { __u64 keys, tombstones; } skips = {};
+	struct { __u64 keys, tombstones, recent, merges, behind[SEXTON_SKIP_WORDS - 4]; } skips = {};
 	enum tls_result result = tls_block(task, thread_pointer, recipe, block, sleepable);
 	__u64 context;
 
@@ -93,6 +93,10 @@ tls_counters(struct task_struct *task, __u64 thread_pointer, const struct sexton
 	counters->block_reads = blocks.reads;
 	counters->block_read_bytes = blocks.read_bytes;
 	counters->block_cache_hits = blocks.cache_hits;
+	counters->merge_operands = skips.merges;
+	counters->range_deletion_reseeks = recipe->reseek_word == 4   ? skips.behind[0]
+					   : recipe->reseek_word == 5 ? skips.behind[1]
+								      : 0;
 	return TLS_FOUND;
 }
 

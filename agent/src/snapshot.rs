@@ -128,6 +128,8 @@ pub struct TargetView {
     /// Operations whose tombstones are an estimate: RocksDB's counters stand still, and the iterator's own
     /// count of what its last call stepped over, keys of all kinds, was taken instead.
     pub operations_estimated: u64,
+    /// Older versions that operations in windows have stepped over, by their records: at least so many.
+    pub old_versions_skipped: u64,
     /// Time that probes were armed, seconds.
     pub window_seconds: f64,
     pub windows: u64,

@@ -338,6 +338,9 @@ pub struct PerfContextLayout {
     pub internal_key_skipped_count: u32,
     /// `internal_delete_skipped_count`.
     pub internal_delete_skipped_count: u32,
+    /// `internal_range_del_reseek_count`; `None` before 7.7, and where it is not known which of two
+    /// offsets it has.
+    pub internal_range_del_reseek_count: Option<u32>,
     /// Size of the whole struct from the symbol's `st_size`, where known.
     pub size_bytes: Option<u64>,
     /// Row of the table it came from: "7.7-8.0".

@@ -109,6 +109,7 @@ fn the_recipe_leads_to_rocksdbs_own_counters() {
         block_reads: counter(layout.block_read_count),
         block_read_bytes: counter(layout.block_read_byte),
         block_cache_hits: counter(layout.block_cache_hit_count),
+        ..Default::default()
     };
     super::super::layout::check_invariants(&[ours]).unwrap();
     let theirs = PerfContext::default();

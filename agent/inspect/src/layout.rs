@@ -5,6 +5,7 @@
 use super::facts::{PerfContextLayout, Version};
 use sexton_rocksdb_layout::perf_context::{
     BLOCK_CACHE_HIT_COUNT, BLOCK_READ_BYTE, BLOCK_READ_COUNT, DELETES_BEHIND_KEYS, RUNS, Run,
+    reseeks_behind_keys,
 };
 use sexton_tuner::evidence::Counters;
 
@@ -19,7 +20,16 @@ fn span(oldest: &Run, newest: &Run) -> String {
 }
 
 fn layout(run: &Run, size_bytes: Option<u64>) -> PerfContextLayout {
-    PerfContextLayout { versions: name(run), ..of_skip_offset(run.internal_key_skipped_count, size_bytes) }
+    PerfContextLayout {
+        versions: name(run),
+        internal_range_del_reseek_count: reseek_offset(run),
+        ..of_skip_offset(run.internal_key_skipped_count, size_bytes)
+    }
+}
+
+/// The same in all versions of a run.
+fn reseek_offset(run: &Run) -> Option<u32> {
+    Some(run.internal_key_skipped_count + reseeks_behind_keys(run.first)?)
 }
 
 /// Why no layout could be chosen.
@@ -128,9 +138,19 @@ pub fn of_skip_offset(internal_key_skipped_count: u32, size_bytes: Option<u64>) 
         block_read_byte: BLOCK_READ_BYTE,
         internal_key_skipped_count,
         internal_delete_skipped_count: internal_key_skipped_count + DELETES_BEHIND_KEYS,
+        internal_range_del_reseek_count: reseek_offset_of(internal_key_skipped_count),
         size_bytes,
         versions,
     }
+}
+
+/// Where the runs with this offset of `internal_key_skipped_count` have the count of reseeks; `None`
+/// where they have none, or differ.
+fn reseek_offset_of(internal_key_skipped_count: u32) -> Option<u32> {
+    let runs = RUNS.iter().filter(|run| run.internal_key_skipped_count == internal_key_skipped_count);
+    let mut offsets: Vec<Option<u32>> = runs.map(reseek_offset).collect();
+    offsets.dedup();
+    if let [offset] = offsets.as_slice() { *offset } else { None }
 }
 
 /// The lowest version a row stands for, for a target of which only the struct's size is known.
@@ -164,6 +184,8 @@ fn check_thread(counters: &Counters) -> Result<(), String> {
         ("internal_key_skipped_count", counters.keys_skipped),
         ("block_read_count", counters.block_reads),
         ("block_cache_hit_count", counters.block_cache_hits),
+        ("internal_merge_count", counters.merge_operands),
+        ("internal_range_del_reseek_count", counters.range_deletion_reseeks),
     ];
     for (name, value) in counts {
         if value >= COUNT_MAX {
@@ -232,6 +254,23 @@ mod tests {
         for ((major, minor), offset) in expected {
             assert_eq!(delete_offset(major, minor), offset, "{major}.{minor}");
         }
+    }
+
+    /// As `offsetof` has it in the headers of these versions.
+    #[test]
+    fn the_offset_of_reseeks() {
+        let offset = |major, minor| {
+            choose(Some(&version(major, minor)), None).unwrap().internal_range_del_reseek_count
+        };
+        assert_eq!([offset(5, 8), offset(7, 6)], [None, None]);
+        assert_eq!(
+            [offset(7, 7), offset(8, 0), offset(8, 1), offset(8, 2)].map(Option::unwrap),
+            [256, 256, 264, 272]
+        );
+        assert_eq!([offset(10, 10), offset(11, 12)], [Some(304), Some(320)]);
+        // 7.7 and 8.1 share the offset of the keys, and not this one.
+        assert_eq!(of_skip_offset(224, None).internal_range_del_reseek_count, None);
+        assert_eq!(of_skip_offset(280, None).internal_range_del_reseek_count, Some(320));
     }
 
     #[test]
@@ -303,6 +342,7 @@ mod tests {
             block_reads: 7_405,
             block_read_bytes: 30_330_880,
             block_cache_hits: 99,
+            ..Counters::default()
         };
         check_invariants(&[Counters::default(), busy, counters(1, 0)]).unwrap();
     }

@@ -3,7 +3,7 @@
 //! No structure is written by hand a second time: they come from bindgen, with tests of their layout.
 
 use sexton_rocksdb_layout::column_family_handle;
-use sexton_tuner::evidence::{BlockFetches, Counters};
+use sexton_tuner::evidence::{BlockFetches, Counters, KEYS_PER_TOMBSTONE, TOMBSTONES_PER_RESEEK};
 
 #[allow(
     missing_docs,
@@ -22,6 +22,8 @@ mod generated {
 pub use generated::*;
 
 const _: () = assert!(SEXTON_COLUMN_FAMILY_HANDLE_DATA as u64 == column_family_handle::DATA);
+const _: () = assert!(SEXTON_KEYS_PER_TOMBSTONE as u64 == KEYS_PER_TOMBSTONE);
+const _: () = assert!(SEXTON_TOMBSTONES_PER_RESEEK as u64 == TOMBSTONES_PER_RESEEK);
 
 /// Structures of `sexton.h`: plain integers, valid for any bytes, no padding that is read.
 ///
@@ -81,6 +83,8 @@ impl From<sexton_counters> for Counters {
             block_reads: counters.block_reads,
             block_read_bytes: counters.block_read_bytes,
             block_cache_hits: counters.block_cache_hits,
+            merge_operands: counters.merge_operands,
+            range_deletion_reseeks: counters.range_deletion_reseeks,
         }
     }
 }

@@ -51,6 +51,7 @@ impl Operation {
                 estimated: raw.is_estimated != 0,
                 ambiguous: is_ambiguous(raw),
                 weight: u64::from(raw.weight.max(1)),
+                steps: raw.steps_and_one.checked_sub(1),
             },
         }
     }

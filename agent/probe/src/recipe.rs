@@ -1,7 +1,7 @@
 //! From a target's facts to the recipe that the BPF programs follow.
 
 use super::{Credit, ProbeError, abi};
-use sexton_inspect::facts::{CountSource, Target, TlsRecipe};
+use sexton_inspect::facts::{CountSource, PerfContextLayout, Target, TlsRecipe};
 use sexton_tuner::sampling::Sampling;
 
 /// How large an operation is that gets a record of its own. Of smaller ones so many together get one as make
@@ -70,6 +70,14 @@ pub fn recipe(
     })
 }
 
+/// Which word from `internal_key_skipped_count` on counts the reseeks; 0 where none is known to.
+fn reseek_word(layout: &PerfContextLayout) -> u32 {
+    let behind = layout
+        .internal_range_del_reseek_count
+        .and_then(|it| it.checked_sub(layout.internal_key_skipped_count));
+    behind.map(|bytes| bytes / 8).filter(|word| *word < abi::SEXTON_SKIP_WORDS).unwrap_or(0)
+}
+
 /// The part of a recipe that says where a thread's counters are.
 fn thread_counters(target: &Target) -> Result<abi::sexton_recipe, ProbeError> {
     let module = &target.module;
@@ -98,6 +106,7 @@ fn thread_counters(target: &Target) -> Result<abi::sexton_recipe, ProbeError> {
         perf_level_offset: module.perf_level_offset.unwrap_or(abi::SEXTON_OFFSET_ABSENT as u64),
         block_counters_offset: layout.block_cache_hit_count,
         skip_counters_offset: layout.internal_key_skipped_count,
+        reseek_word: reseek_word(layout),
         ..abi::sexton_recipe::default()
     })
 }

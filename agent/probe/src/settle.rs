@@ -68,6 +68,8 @@ fn raw(counters: Counters) -> sexton_counters {
         block_reads: counters.block_reads,
         block_read_bytes: counters.block_read_bytes,
         block_cache_hits: counters.block_cache_hits,
+        merge_operands: counters.merge_operands,
+        range_deletion_reseeks: counters.range_deletion_reseeks,
     }
 }
 

@@ -18,8 +18,8 @@
 //! up to its last event only.
 
 use super::abi::{
-    Record, SEXTON_FETCH_FILE_UNKNOWN, SEXTON_WEIGHT_MAX, sexton_file, sexton_operation, sexton_recipe,
-    sexton_totals,
+    Record, SEXTON_FETCH_FILE_UNKNOWN, SEXTON_TOMBSTONES_PER_RESEEK, SEXTON_WEIGHT_MAX, sexton_file,
+    sexton_operation, sexton_recipe, sexton_totals,
 };
 use super::account::ThreadKey;
 use super::operation::Operation;
@@ -625,7 +625,11 @@ fn recorded_of_open(
 /// told how many it stands for.
 fn is_chosen(operation: &mut sexton_operation, recipe: &sexton_recipe) -> bool {
     let total = Counters::from(operation.seek).plus(operation.scan.into());
-    let of_tombstones = recipe.tombstones_per_record.checked_div(total.tombstones_skipped);
+    // How often it was moved is not known, and so not how many older versions it has stepped over.
+    let tombstones = total.tombstones_skipped
+        + total.merge_operands
+        + total.range_deletion_reseeks * u64::from(SEXTON_TOMBSTONES_PER_RESEEK);
+    let of_tombstones = recipe.tombstones_per_record.checked_div(tombstones);
     let of_reads = recipe.block_reads_per_record.checked_div(total.block_reads);
     let Some(weight) = of_tombstones.into_iter().chain(of_reads).min() else {
         operation.weight = 1;

@@ -10,6 +10,21 @@ pub const BLOCK_READ_BYTE: u32 = 24;
 /// From `internal_key_skipped_count` to `internal_delete_skipped_count`, its neighbour in all versions.
 pub const DELETES_BEHIND_KEYS: u32 = 8;
 
+/// From `internal_key_skipped_count` to `internal_merge_count`: `internal_delete_skipped_count` and
+/// `internal_recent_skipped_count` stand between them in all versions.
+pub const MERGES_BEHIND_KEYS: u32 = 24;
+
+/// From `internal_key_skipped_count` to `internal_range_del_reseek_count`, which 7.7 put behind
+/// `internal_merge_count`; 8.1 put `internal_merge_point_lookup_count` between the two. Before 7.7 there
+/// is none.
+pub fn reseeks_behind_keys(version: MajorMinor) -> Option<u32> {
+    match version {
+        older if older < (7, 7) => None,
+        older if older < (8, 1) => Some(MERGES_BEHIND_KEYS + 8),
+        _ => Some(MERGES_BEHIND_KEYS + 16),
+    }
+}
+
 /// A version, major and minor.
 pub type MajorMinor = (u32, u32);
 

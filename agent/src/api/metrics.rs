@@ -144,6 +144,9 @@ impl Scrape {
         whole("sexton_target_perf_level_raised_threads", u64::from(target.perf_level_raised_threads));
         whole("sexton_tombstones_skipped_total", target.totals.tombstones_skipped);
         whole("sexton_keys_skipped_total", target.totals.keys_skipped);
+        whole("sexton_old_versions_skipped_total", target.old_versions_skipped);
+        whole("sexton_merge_operands_total", target.totals.merge_operands);
+        whole("sexton_range_deletion_reseeks_total", target.totals.range_deletion_reseeks);
         whole("sexton_block_reads_total", target.totals.block_reads);
         whole("sexton_block_read_bytes_total", target.totals.block_read_bytes);
         whole("sexton_block_cache_hits_total", target.totals.block_cache_hits);

@@ -195,6 +195,10 @@ struct Shown {
     seek_latency_ns: u64,
     scan_elapsed_ns: u64,
     block_fetches: BlockFetches,
+    /// Calls of `Next` and `Prev`, where they are known.
+    steps: Option<u64>,
+    /// Older versions that it has stepped over, as far as they can be told from tombstones and steps.
+    old_versions: u64,
     estimated: bool,
     ambiguous: bool,
     /// Operations like it that it stands for.
@@ -220,6 +224,8 @@ fn observations(target: &Target, result: &WindowResult, show_keys: bool) -> Vec<
                 seek_latency_ns: seen.seek_latency_ns,
                 scan_elapsed_ns: seen.scan_elapsed_ns,
                 block_fetches: seen.block_fetches,
+                steps: seen.steps,
+                old_versions: seen.old_versions(),
                 estimated: seen.estimated,
                 ambiguous: seen.ambiguous,
                 weight: seen.weight,

@@ -121,6 +121,7 @@ impl Watched {
             operations: self.sums.operations,
             operations_recorded: self.sums.operations_recorded,
             operations_estimated: self.sums.operations_estimated,
+            old_versions_skipped: self.sums.old_versions,
             window_seconds: self.sums.window_ns as f64 / 1e9,
             windows: self.sums.windows,
             records_lost: self.sums.records_lost,

@@ -169,6 +169,7 @@ pub(super) struct Sums {
     pub window_ns: u64,
     pub windows: u64,
     pub operations_estimated: u64,
+    pub old_versions: u64,
     pub records_lost: u64,
     pub fetches: BlockFetches,
 }
@@ -427,6 +428,9 @@ impl Watched {
                 }
             }
         }
+        let seen = result.operations.iter().map(|operation| &operation.observation);
+        let old_versions: u64 = seen.map(|it| it.old_versions().saturating_mul(it.weight)).sum();
+        self.sums.old_versions = self.sums.old_versions.saturating_add(old_versions);
         self.iterator_reads.take(window);
         self.seen = *window;
         self.sums.totals = self.sums.totals.plus(window.total);

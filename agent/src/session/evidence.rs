@@ -354,23 +354,15 @@ fn with_most_tombstones(observations: &[Observation], most: usize) -> Vec<String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sexton_tuner::evidence::{BlockFetches, Counters, SeekKind};
+    use sexton_tuner::evidence::{Counters, SeekKind};
     use sexton_tuner::key::Key;
 
     fn observation(column_family: &str, tombstones_skipped: u64) -> Observation {
         Observation {
             column_family: Some(column_family.to_owned()),
-            kind: SeekKind::Seek,
-            key: Key::new("a"),
-            end_key: None,
             seek: Counters { tombstones_skipped, ..Counters::default() },
-            scan: Counters::default(),
             seek_latency_ns: 1,
-            scan_elapsed_ns: 0,
-            block_fetches: BlockFetches::default(),
-            estimated: false,
-            ambiguous: false,
-            weight: 1,
+            ..Observation::at(SeekKind::Seek, Key::new("a"))
         }
     }
 

@@ -13,7 +13,7 @@
 //! What is done to a range of keys changes what its readers meet: what was seen there before is forgotten,
 //! and what is seen there since is held against the time since. What was seen elsewhere stays.
 
-use crate::facts::evidence::{Counters, EventCosts, Observation, SeekKind, SstFile, Window};
+use crate::facts::evidence::{COUNTERS, Counters, EventCosts, Observation, SeekKind, SstFile, Window};
 use crate::facts::range::KeyRange;
 use crate::loss::read_time::OPERATION_NS_MAX;
 use jiff::Timestamp;
@@ -95,10 +95,10 @@ struct Sums {
     records_lost: f64,
     block_reads_timed: f64,
     operations_estimated: f64,
-    attributed: [f64; 5],
-    recorded: [f64; 5],
-    followed: [f64; 5],
-    total: [f64; 5],
+    attributed: [f64; COUNTERS],
+    recorded: [f64; COUNTERS],
+    followed: [f64; COUNTERS],
+    total: [f64; COUNTERS],
 }
 
 impl PainLedger {
@@ -170,12 +170,12 @@ impl PainLedger {
     }
 
     /// What the records stand for, each by a weight of its own.
-    fn counters(&self, weight: impl Fn(&Record) -> f64) -> [f64; 5] {
+    fn counters(&self, weight: impl Fn(&Record) -> f64) -> [f64; COUNTERS] {
         sum(self.records.values().flatten().map(|record| (&record.seen, weight(record))))
     }
 
     /// What the records stand for where each place had the whole of the ledger's time.
-    fn whole_counters(&self) -> [f64; 5] {
+    fn whole_counters(&self) -> [f64; COUNTERS] {
         let by_database = self.records.iter().flat_map(|(database, records)| {
             records.iter().map(move |it| (&it.seen, it.weight / self.share_seen(database, &it.seen)))
         });
@@ -310,7 +310,7 @@ impl Sums {
     }
 
     /// Counters as so many times as many, each by itself.
-    fn scale(&mut self, factors: [f64; 5]) {
+    fn scale(&mut self, factors: [f64; COUNTERS]) {
         for sums in [&mut self.attributed, &mut self.recorded, &mut self.followed, &mut self.total] {
             sums.iter_mut().zip(factors).for_each(|(sum, factor)| *sum *= factor);
         }
@@ -339,7 +339,7 @@ impl Sums {
     }
 
     fn window(&self) -> Window {
-        let counters = |sums: [f64; 5]| Counters::from_array(sums.map(parts));
+        let counters = |sums: [f64; COUNTERS]| Counters::from_array(sums.map(parts));
         Window {
             duration_ns: parts(self.duration_ns),
             operations: parts(self.operations),
@@ -362,8 +362,8 @@ fn share_left(before: Timestamp, now: Timestamp) -> f64 {
 }
 
 /// What operations have counted, each with so much weight.
-fn sum<'a>(weighted: impl Iterator<Item = (&'a Observation, f64)>) -> [f64; 5] {
-    weighted.fold([0.0; 5], |mut sums, (seen, weight)| {
+fn sum<'a>(weighted: impl Iterator<Item = (&'a Observation, f64)>) -> [f64; COUNTERS] {
+    weighted.fold([0.0; COUNTERS], |mut sums, (seen, weight)| {
         let counters = seen.total().to_array();
         sums.iter_mut().zip(counters).for_each(|(sum, count)| *sum += count as f64 * weight);
         sums
@@ -371,7 +371,7 @@ fn sum<'a>(weighted: impl Iterator<Item = (&'a Observation, f64)>) -> [f64; 5] {
 }
 
 /// One by one; 1 where there is nothing to compare.
-fn ratio(now: [f64; 5], before: [f64; 5]) -> [f64; 5] {
+fn ratio(now: [f64; COUNTERS], before: [f64; COUNTERS]) -> [f64; COUNTERS] {
     let mut ratios = now;
     let pairs = ratios.iter_mut().zip(before);
     pairs.for_each(|(ratio, before)| *ratio = if before > 0.0 { *ratio / before } else { 1.0 });

@@ -198,6 +198,7 @@ fn observation(fields: &Fields<'_>, column_family: Option<String>) -> Result<Obs
         seek_latency_ns: seek.named("took").map_or(Ok(0), parse_time)?,
         scan_elapsed_ns: scan.named("took").map_or(Ok(0), parse_time)?,
         block_fetches,
+        steps: fields.number("steps")?,
         estimated: fields.0.last() == Some(&"estimated"),
         ambiguous: fields.0.last() == Some(&"ambiguous"),
         weight: fields.number("weight")?.unwrap_or(1),
@@ -267,6 +268,8 @@ impl<'a> Fields<'a> {
             keys_skipped: self.number("stepped")?.unwrap_or(0),
             block_reads: self.number("reads")?.unwrap_or(0),
             block_cache_hits: self.number("hits")?.unwrap_or(0),
+            merge_operands: self.number("merges")?.unwrap_or(0),
+            range_deletion_reseeks: self.number("reseeks")?.unwrap_or(0),
             ..Counters::default()
         })
     }

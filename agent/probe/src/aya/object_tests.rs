@@ -51,7 +51,9 @@ fn of_rust() -> BTreeMap<&'static str, Structure> {
             keys_skipped,
             block_reads,
             block_read_bytes,
-            block_cache_hits
+            block_cache_hits,
+            merge_operands,
+            range_deletion_reseeks
         }),
         of_rust!(sexton_fetches { count, bytes, latency_ns }),
         of_rust!(sexton_file { fetches, histogram, fetcher }),
@@ -83,6 +85,8 @@ fn of_rust() -> BTreeMap<&'static str, Structure> {
             keys_skipped_at_return,
             keys_walked,
             tombstones_ambiguous,
+            steps_before,
+            steps_and_one,
             key,
             end_key
         }),
@@ -96,6 +100,8 @@ fn of_rust() -> BTreeMap<&'static str, Structure> {
             block_reads_per_record,
             block_counters_offset,
             skip_counters_offset,
+            reseek_word,
+            padding,
             db_iter_offset,
             current_key_offset,
             process_id,

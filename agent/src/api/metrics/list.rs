@@ -102,6 +102,21 @@ pub const METRICS: &[Metric] = &[
         "Internal keys that readers stepped over (internal_key_skipped_count).",
     ),
     counter(
+        "sexton_old_versions_skipped_total",
+        TARGET,
+        "Older versions of keys that operations in windows stepped over: at least so many.",
+    ),
+    counter(
+        "sexton_merge_operands_total",
+        TARGET,
+        "Merge operands that iterators merged (internal_merge_count).",
+    ),
+    counter(
+        "sexton_range_deletion_reseeks_total",
+        TARGET,
+        "Seeks of iterators behind a range tombstone (internal_range_del_reseek_count, from RocksDB 7.7 on).",
+    ),
+    counter(
         "sexton_block_reads_total",
         TARGET,
         "Blocks that were not in the block cache and were read from files (block_read_count).",

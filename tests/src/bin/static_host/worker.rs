@@ -93,6 +93,8 @@ fn counters(context: &PerfContext) -> Counters {
         block_reads: context.metric(PerfMetric::BlockReadCount),
         block_read_bytes: context.metric(PerfMetric::BlockReadByte),
         block_cache_hits: context.metric(PerfMetric::BlockCacheHitCount),
+        merge_operands: context.metric(PerfMetric::InternalMergeCount),
+        range_deletion_reseeks: context.metric(PerfMetric::InternalRangeDelReseekCount),
     }
 }
 
