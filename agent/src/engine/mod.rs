@@ -195,7 +195,7 @@ impl Engine {
             observer: &self.observer,
             actor: &self.actor,
             plan: &self.planned.plan,
-            ranges: &self.planned.ranges(&self.observer),
+            ranges: &self.planned.shown,
             cycles: self.cycles,
             cycle_due: self.next_end,
             policy_path: self.policy_path.as_deref(),

@@ -17,6 +17,8 @@ use tracing::warn;
 pub struct Planned {
     pub plan: Plan,
     pub fresh: Vec<String>,
+    /// What readers of all targets lose time in at the pace of the last cycle, best first.
+    pub shown: Vec<RangeAssessment>,
     /// What is shown of each target.
     known: BTreeMap<String, Assessed>,
 }
@@ -48,16 +50,7 @@ impl Planned {
             refusals: Vec::new(),
             assessments: Vec::new(),
         };
-        Planned { plan, fresh: Vec::new(), known: BTreeMap::new() }
-    }
-
-    /// What readers of all targets lose time in now, best first.
-    pub fn ranges(&self, observer: &Observer) -> Vec<RangeAssessment> {
-        let watched = observer.roster.watched.iter();
-        let known = watched.filter_map(|it| Some(self.known.get(&it.target.name)?.at_pace_of(&it.interval)));
-        let mut ranges: Vec<RangeAssessment> = known.flatten().collect();
-        ranges.sort_by(compare);
-        ranges
+        Planned { plan, fresh: Vec::new(), shown: Vec::new(), known: BTreeMap::new() }
     }
 
     /// Plans anew with what is known.
@@ -108,6 +101,10 @@ impl Planned {
             }
         }
         self.note_fresh(observer);
+        let watched = observer.roster.watched.iter();
+        let known = watched.filter_map(|it| Some(self.known.get(&it.target.name)?.at_pace_of(&it.interval)));
+        self.shown = known.flatten().collect();
+        self.shown.sort_by(compare);
     }
 
     /// Which targets the plan has new evidence of, and what it says of them.

@@ -212,9 +212,9 @@ fn left_out(evidence: &Evidence) -> f64 {
 /// Ranges with deletions before those of which none is known, greatest relief per byte first, then greatest
 /// pain; equal ones by name and keys, so that the order is total.
 pub fn compare(one: &RangeAssessment, two: &RangeAssessment) -> std::cmp::Ordering {
-    let place = |item: &RangeAssessment| {
-        (item.target.clone(), item.database.clone(), item.column_family.clone(), item.range.clone())
-    };
+    fn place(item: &RangeAssessment) -> (&str, &str, Option<&str>, &KeyRange) {
+        (&item.target, &item.database, item.column_family.as_deref(), &item.range)
+    }
     (two.has_deletions().cmp(&one.has_deletions()))
         .then_with(|| two.relief_per_byte.total_cmp(&one.relief_per_byte))
         .then_with(|| two.pain_seconds_per_second.total_cmp(&one.pain_seconds_per_second))
