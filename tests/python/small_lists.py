@@ -1,8 +1,8 @@
 """A Python program whose one thread lists a thousand prefixes at random, a few hundred tombstones each.
 
-It knows nothing of Sexton, and calls the C API of Debian's librocksdb. Arguments: an empty directory and the library.
-In the directory it makes a database with 1,000 prefixes of 600 keys, of which the first 500 are deleted and flushed, and
-one prefix of which none is. It prints "ready" with the processor time that positioning an iterator takes there, in ns.
+It knows nothing of Sexton, and calls the C API of Debian's librocksdb. Arguments: an empty directory, the library, and
+how many keys of a prefix are deleted. In the directory it makes a database with 1,000 prefixes, each with so many keys
+that are deleted and flushed, and 100 that are not, and one prefix of which none is. It prints "ready" with the processor time that positioning an iterator takes there, in ns.
 Then it reads the words of its standard input:
 
   list   lists on from now on: five keys of a random prefix, over and over
@@ -21,8 +21,8 @@ import time
 from c_api import CApi, slice_of
 
 PREFIXES = 1_000
-KEYS = 600
-DELETED = 500
+DELETED = int(sys.argv[3])
+KEYS = DELETED + 100
 NEXTS = 5
 WARM_LISTS = 2_000
 # All of it: what lists lose, they lose to tombstones.

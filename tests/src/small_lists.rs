@@ -34,9 +34,17 @@ pub struct Said {
 impl SmallLists {
     /// Starts the program on Debian's RocksDB, with its database below the empty `directory`.
     pub fn start(directory: &Path) -> Result<SmallLists> {
+        SmallLists::start_over(directory, TOMBSTONES, None)
+    }
+
+    /// The same with so many tombstones at the beginning of each prefix, and a library loaded before others.
+    pub fn start_over(directory: &Path, tombstones: u64, library: Option<&Path>) -> Result<SmallLists> {
         let mut command = Command::new(artifact::installed("python3", "python3")?);
         command.arg(artifact::repository().join("tests/python/small_lists.py"));
-        command.arg(directory).arg(artifact::debian_rocksdb()?);
+        command.arg(directory).arg(artifact::debian_rocksdb()?).arg(tombstones.to_string());
+        if let Some(library) = library {
+            command.env("LD_PRELOAD", library);
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Process::start(command)?;
         let stdin = process.take_stdin().context("no standard input")?;

@@ -2,12 +2,14 @@
 //!
 //! Method: a Python program on Debian's RocksDB lists five keys of one of a thousand prefixes at random,
 //! over 500 tombstones each time. What `sexton plan` says its readers lose is held against what the program
-//! has measured around its calls. What the agent shows between windows is held against what it showed after
-//! one. Then the program only gets, past the block cache, and the agent's windows are counted.
+//! has measured around its calls, and so is what its lists lose after an agent has acted. What the agent
+//! shows between windows is held against what it showed after one. Then the program only gets, past the block
+//! cache, and the agent's windows are counted.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use sexton_tests::agent::{self, Agent, list, number};
+use sexton_tests::agent::{self, Agent, list, number, text};
+use sexton_tests::artifact;
 use sexton_tests::small_lists::{SmallLists, TOMBSTONES, lists_per_second};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -26,6 +28,12 @@ const CYCLES_BETWEEN: f64 = 3.0;
 /// Windows that it takes to find out that nobody moves an iterator.
 const WINDOWS_MAX: f64 = 2.0;
 const LIMIT: Duration = Duration::from_secs(60);
+/// Tombstones of each of very many operations.
+const TOMBSTONES_OF_TINY: u64 = 50;
+/// A list loses at least so many times less once it is healed.
+const HEALED_FACTOR: f64 = 10.0;
+/// Compactions that this may take of a database of a few files.
+const JOBS_MAX: usize = 4;
 
 fn plan(directory: &Path, pid: u32) -> Result<Value> {
     let pid = pid.to_string();
@@ -51,9 +59,19 @@ fn watching(directory: &Path, pid: u32, more: &str) -> Result<Agent> {
 
 #[test]
 fn many_small_operations_are_seen_with_their_pain() -> Result<()> {
+    is_seen_with_its_pain(TOMBSTONES)
+}
+
+/// Goal: what each of twenty thousand operations a second loses is little, and all of it is seen.
+#[test]
+fn very_many_tiny_operations_are_seen_with_their_pain() -> Result<()> {
+    is_seen_with_its_pain(TOMBSTONES_OF_TINY)
+}
+
+fn is_seen_with_its_pain(tombstones: u64) -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
-    let mut program = SmallLists::start(directory.path())?;
+    let mut program = SmallLists::start_over(directory.path(), tombstones, None)?;
     program.go("list")?;
     let begun = program.say()?;
     std::thread::sleep(MEASURED);
@@ -63,7 +81,7 @@ fn many_small_operations_are_seen_with_their_pain() -> Result<()> {
     let (of_list, rate) = (program.lost_per_list(begun, before), lists_per_second(before, after));
     let pain = number(&seen, "/targets/0/pain_seconds_per_second")?;
     let unrecorded = number(&seen, "/targets/0/unplaced/unrecorded_seconds_per_second")?;
-    let seen_of_list = number(&seen, "/targets/0/costs/seconds_per_tombstone")? * TOMBSTONES as f64;
+    let seen_of_list = number(&seen, "/targets/0/costs/seconds_per_tombstone")? * tombstones as f64;
     let lists = pain / seen_of_list;
     println!(
         "{rate:.0} lists a second lose {:.1} us each, {:.3} s; seen: {lists:.0} of {:.1} us, {pain:.3} s, and {unrecorded:.3} s in \
@@ -75,6 +93,53 @@ fn many_small_operations_are_seen_with_their_pain() -> Result<()> {
     ensure!((seen_of_list / of_list - 1.0).abs() <= ERROR_MAX, "a list loses {of_list}: {seen}");
     ensure!(SHARE_SEEN.contains(&(lists / rate)), "{rate} lists a second, {lists} are seen: {seen}");
     ensure!(unrecorded <= pain * ERROR_MAX, "a sample stands for all of them: {seen}");
+    let plan = seen.pointer("/plan").context("no plan")?;
+    let steps: Vec<&str> = list(plan, "steps")?.iter().map(|step| text(step, "/reason")).collect();
+    let refusals = list(plan, "refusals")?;
+    println!("{steps:?} {refusals:?}");
+    // What is not done for so much pain is left because it does not pay, and the plan says why.
+    let does_not_pay = |refusal: &Value| text(refusal, "/rule") == "does_not_pay";
+    ensure!(!steps.is_empty() || refusals.iter().any(does_not_pay), "nothing is decided: {seen}");
+    program.end()
+}
+
+/// Goal: a thousand prefixes that each hurt a little are few jobs of whole files, and these heal all of them.
+#[test]
+fn many_small_operations_are_healed_by_few_jobs() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let directory = tempfile::tempdir()?;
+    let hook = artifact::built("libsexton_hook.so")?;
+    let mut program = SmallLists::start_over(directory.path(), TOMBSTONES, Some(&hook))?;
+    program.go("list")?;
+    let begun = program.say()?;
+    std::thread::sleep(MEASURED);
+    let before = program.say()?;
+    let policy = format!(
+        "mode: act\ntargets: [{{ name: host, match: {{ pid: {} }}, executor: hook }}]\n\
+         loop: {{ interval: 1s, window: 300ms }}\nprobes: {{ budget: 50% }}\n\
+         guards: {{ process_uptime_min: 0s, disk_free_min: 1MiB }}\n",
+        program.pid()
+    );
+    let state = directory.path().join("agent");
+    std::fs::create_dir(&state)?;
+    let mut agent = Agent::start(&state, &policy)?;
+    let lost = |program: &SmallLists, from, to| program.lost_per_list(from, to);
+    let (of_list, actions) = agent.wait_for(LIMIT, "lists that lose a tenth", |agent| {
+        let from = program.say()?;
+        std::thread::sleep(MEASURED);
+        let to = program.say()?;
+        let actions = list(&agent.get("/api/v1/actions")?, "actions")?.clone();
+        let is_healed = lost(&program, from, to) <= lost(&program, begun, before) / HEALED_FACTOR;
+        Ok(is_healed.then(|| (lost(&program, from, to), actions)))
+    })?;
+    let of_list_before = lost(&program, begun, before);
+    println!("a list lost {:.1} us, and now {:.1}", of_list_before * 1e6, of_list * 1e6);
+    let compactions = actions.iter().filter(|action| text(action, "/kind") == "compact_range").count();
+    ensure!(
+        (1..=JOBS_MAX).contains(&compactions),
+        "{compactions} compactions for one column family: {actions:?}"
+    );
+    agent.stop()?;
     program.end()
 }
 
