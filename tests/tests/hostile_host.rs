@@ -52,7 +52,8 @@ fn memory_kib(pid: u32) -> Result<i64> {
 /// How often something of the queue was compacted.
 fn compactions(agent: &Agent) -> Result<usize> {
     let actions = agent.get("/api/v1/actions")?;
-    let is_done = |action: &&serde_json::Value| ["done", "verified"].contains(&text(action, "/state"));
+    let is_done =
+        |action: &&serde_json::Value| ["done", "helped", "did_not_help"].contains(&text(action, "/state"));
     Ok(list(&actions, "actions")?.iter().filter(is_done).count())
 }
 
