@@ -3,8 +3,9 @@
 use crate::artifact;
 use crate::process::{Lines, Process};
 use anyhow::{Context, Result, ensure};
+use std::ffi::OsStr;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
@@ -34,16 +35,17 @@ pub struct Said {
 impl SmallLists {
     /// Starts the program on Debian's RocksDB, with its database below the empty `directory`.
     pub fn start(directory: &Path) -> Result<SmallLists> {
-        SmallLists::start_over(directory, TOMBSTONES, None)
+        SmallLists::start_over(directory, TOMBSTONES, &[])
     }
 
-    /// The same with so many tombstones at the beginning of each prefix, and a library loaded before others.
-    pub fn start_over(directory: &Path, tombstones: u64, library: Option<&Path>) -> Result<SmallLists> {
+    /// The same with so many tombstones at the beginning of each prefix, and libraries loaded before others.
+    pub fn start_over(directory: &Path, tombstones: u64, libraries: &[PathBuf]) -> Result<SmallLists> {
         let mut command = Command::new(artifact::installed("python3", "python3")?);
         command.arg(artifact::repository().join("tests/python/small_lists.py"));
         command.arg(directory).arg(artifact::debian_rocksdb()?).arg(tombstones.to_string());
-        if let Some(library) = library {
-            command.env("LD_PRELOAD", library);
+        let libraries: Vec<&OsStr> = libraries.iter().map(|library| library.as_os_str()).collect();
+        if !libraries.is_empty() {
+            command.env("LD_PRELOAD", libraries.join(OsStr::new(":")));
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Process::start(command)?;

@@ -71,7 +71,7 @@ fn very_many_tiny_operations_are_seen_with_their_pain() -> Result<()> {
 fn is_seen_with_its_pain(tombstones: u64) -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
-    let mut program = SmallLists::start_over(directory.path(), tombstones, None)?;
+    let mut program = SmallLists::start_over(directory.path(), tombstones, &[])?;
     program.go("list")?;
     let begun = program.say()?;
     std::thread::sleep(MEASURED);
@@ -108,8 +108,9 @@ fn is_seen_with_its_pain(tombstones: u64) -> Result<()> {
 fn many_small_operations_are_healed_by_few_jobs() -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
-    let hook = artifact::built("libsexton_hook.so")?;
-    let mut program = SmallLists::start_over(directory.path(), TOMBSTONES, Some(&hook))?;
+    // Python opens libraries so that others cannot use them; loaded before, RocksDB is there for the hook.
+    let libraries = [artifact::built("libsexton_hook.so")?, artifact::debian_rocksdb()?];
+    let mut program = SmallLists::start_over(directory.path(), TOMBSTONES, &libraries)?;
     program.go("list")?;
     let begun = program.say()?;
     std::thread::sleep(MEASURED);
