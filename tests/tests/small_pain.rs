@@ -135,7 +135,7 @@ fn many_small_operations_are_healed_by_few_jobs() -> Result<()> {
     })?;
     let of_list_before = lost(&program, begun, before);
     println!("a list lost {:.1} us, and now {:.1}", of_list_before * 1e6, of_list * 1e6);
-    let compactions = actions.iter().filter(|action| text(action, "/kind") == "compact_range").count();
+    let compactions = actions.iter().filter(|action| text(action, "/action") == "compact_range").count();
     ensure!(
         (1..=JOBS_MAX).contains(&compactions),
         "{compactions} compactions for one column family: {actions:?}"
