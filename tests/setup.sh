@@ -86,16 +86,23 @@ for version in "${rocksdbjni[@]}"; do
     fi
 done
 
+# wheel PACKAGE PLATFORM SHA256 DIRECTORY: unpacks what PyPI has built of a Python package; its code is not run.
+wheel() {
+    local scratch
+    scratch=$(mktemp -d)
+    pip3 download -q --no-deps --only-binary=:all: --platform "$2" --python-version 3.11 -d "$scratch" "$1"
+    echo "$3 $(echo "$scratch"/*.whl)" | sha256sum --check --quiet
+    python3 -m zipfile -e "$scratch"/*.whl "$4"
+    rm -rf "$scratch"
+}
+
 # Debian has no C++ library for musl; wheels for Alpine Linux bring theirs. This is the newest that asks for nothing that
 # Debian's musl lacks (packed relocations).
 if [ ! -e "$tools/musl/libstdc++.so.6" ]; then
     say "unpacking the C++ library for musl out of a Python wheel into $tools"
     scratch=$(mktemp -d)
-    pip3 download -q --no-deps --only-binary=:all: --platform musllinux_1_1_x86_64 --python-version 3.11 \
-        -d "$scratch" greenlet==2.0.2
-    echo "5454276c07d27a740c5892f4907c86327b632127dd9abec42ee62e12427ff7e3 $(echo "$scratch"/greenlet-*.whl)" |
-        sha256sum --check --quiet
-    python3 -m zipfile -e "$scratch"/greenlet-*.whl "$scratch"
+    wheel greenlet==2.0.2 musllinux_1_1_x86_64 \
+        5454276c07d27a740c5892f4907c86327b632127dd9abec42ee62e12427ff7e3 "$scratch"
     mkdir -p "$tools/musl"
     cp "$scratch"/greenlet.libs/* "$tools/musl"
     (cd "$tools/musl" && ln -sf libgcc_s-*.so.1 libgcc_s.so.1 && ln -sf libstdc++-*.so.6.* libstdc++.so.6)
@@ -145,11 +152,6 @@ fi
 
 if [ ! -e "$tools/duckdb/duckdb" ]; then
     say "unpacking DuckDB out of a Python wheel into $tools: make bench-plan compares with it"
-    scratch=$(mktemp -d)
-    pip3 download -q --no-deps --only-binary=:all: --platform manylinux_2_28_x86_64 --python-version 3.11 \
-        -d "$scratch" duckdb==2.0.0
-    echo "5a3601121c7cc50d0b70412995634682fafcb58a0156d5d663dfd0b3bbe30a33 $(echo "$scratch"/duckdb-*.whl)" |
-        sha256sum --check --quiet
-    python3 -m zipfile -e "$scratch"/duckdb-*.whl "$tools/duckdb"
-    rm -rf "$scratch"
+    wheel duckdb==2.0.0 manylinux_2_28_x86_64 \
+        5a3601121c7cc50d0b70412995634682fafcb58a0156d5d663dfd0b3bbe30a33 "$tools/duckdb"
 fi

@@ -24,6 +24,7 @@ pub mod options_file;
 pub mod process;
 pub mod prometheus;
 pub mod python_readers;
+pub mod small_disk;
 pub mod small_lists;
 pub mod state;
 pub mod static_host;

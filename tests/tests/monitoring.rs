@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use sexton_tests::agent::{self, Agent};
 use sexton_tests::prometheus::{self, Prometheus};
+use sexton_tests::small_disk::SmallDisk;
 use sexton_tests::workload::{COLUMN_FAMILY, Start, Workload};
 use sexton_tests::{artifact, grafana};
 use std::collections::BTreeSet;
@@ -93,39 +94,6 @@ fn the_dashboard_is_up_to_date() -> Result<()> {
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     ensure!(committed == wanted, "run this test with BLESS=1 and commit {}", path.display());
     Ok(())
-}
-
-/// A tmpfs that is unmounted when the test ends.
-struct Disk(PathBuf);
-
-impl Disk {
-    fn mount(path: &Path) -> Result<Disk> {
-        std::fs::create_dir_all(path)?;
-        let status = Command::new(artifact::installed("mount", "mount")?)
-            .args(["-t", "tmpfs", "-o", &format!("size={DISK_BYTES},mode=700"), "none"])
-            .arg(path)
-            .status()?;
-        ensure!(status.success(), "mounting a tmpfs ended with {status}");
-        Ok(Disk(path.to_owned()))
-    }
-
-    fn fill(&self) -> Result<()> {
-        let mut file = std::fs::File::create(self.0.join("filler"))?;
-        for length in [1 << 16, 1 << 12, 1] {
-            while file.write_all(&vec![0; length]).is_ok() {}
-        }
-        Ok(())
-    }
-
-    fn empty(&self) -> Result<()> {
-        Ok(std::fs::remove_file(self.0.join("filler"))?)
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
 }
 
 /// What changes in the policy from one situation to the next.
@@ -245,7 +213,7 @@ fn alerts_fire_in_their_situations_and_clear_and_the_dashboard_has_data() -> Res
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
     let directory = directory.path();
-    let disk = Disk::mount(&directory.join("state"))?;
+    let disk = SmallDisk::mount(&directory.join("state"), DISK_BYTES)?;
     let queue = queue(directory)?;
     let mut bare = hookless(directory)?;
     let advising = Situation {

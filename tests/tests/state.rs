@@ -9,11 +9,11 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use serde_json::Value;
 use sexton_tests::agent::{self, Agent, count, list, text};
+use sexton_tests::small_disk::SmallDisk;
 use sexton_tests::workload::{self, Start, Workload};
 use sexton_tests::{artifact, state};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -75,47 +75,12 @@ fn last_id(agent: &Agent) -> Result<u64> {
     events(agent)?.last().map_or(Ok(0), |event| count(event, "/id"))
 }
 
-/// A tmpfs that is unmounted when the test ends.
-struct Disk(PathBuf);
-
-impl Disk {
-    fn mount(path: &Path, bytes: u64) -> Result<Disk> {
-        std::fs::create_dir_all(path)?;
-        let status = Command::new(artifact::installed("mount", "mount")?)
-            .args(["-t", "tmpfs", "-o", &format!("size={bytes},mode=700"), "none"])
-            .arg(path)
-            .status()?;
-        ensure!(status.success(), "mounting a tmpfs ended with {status}");
-        Ok(Disk(path.to_owned()))
-    }
-
-    /// Fills it to the last byte.
-    fn fill(&self) -> Result<()> {
-        let mut file = std::fs::File::create(self.0.join("filler"))?;
-        for length in [1 << 16, 1 << 12, 1] {
-            while file.write_all(&vec![0; length]).is_ok() {}
-        }
-        Ok(())
-    }
-
-    fn empty(&self) -> Result<()> {
-        Ok(std::fs::remove_file(self.0.join("filler"))?)
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // The agent is gone by then; lazily, so that nothing stays mounted even if it is not.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn on_a_full_disk_the_agent_watches_and_acts_again_when_there_is_room() -> Result<()> {
     let _alone = agent::exclusively()?;
     let directory = tempfile::tempdir()?;
     let workload = workload(directory.path(), 60_000)?;
-    let disk = Disk::mount(&directory.path().join("state"), DISK_BYTES)?;
+    let disk = SmallDisk::mount(&directory.path().join("state"), DISK_BYTES)?;
     let mut agent = Agent::start(directory.path(), &policy(workload.process.pid()))?;
     wait_event(&mut agent, "slice_done", 0)?;
 
