@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Add;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -103,6 +103,31 @@ pub fn seek_for(database: &Path, seconds: u64, perf_level: u8) -> Result<Process
     command.args([format!("--num={KEYS}"), format!("--duration={seconds}")]);
     command.arg(format!("--perf_level={perf_level}")).stdout(Stdio::null());
     Process::start(command)
+}
+
+/// Puts so many keys, deletes the first half of them and seeks, and has RocksDB trace each of the three: its
+/// query traces, and what it counted while it sought.
+pub fn record(directory: &Path, keys: u64, plan: SeekPlan) -> Result<(Vec<PathBuf>, Truth)> {
+    let (half, all) = (format!("--deletes={}", keys / 2), format!("--num={keys}"));
+    let (reads, nexts) = (format!("--reads={}", plan.reads), format!("--seek_nexts={}", plan.nexts));
+    let seek = ["seekrandom", &reads, &nexts, "--perf_level=2", "--use_existing_db=1"];
+    let (mut traces, mut counted) = (Vec::new(), None);
+    for arguments in [&["fillseq"][..], &["deleteseq", &half, "--use_existing_db=1"], &seek] {
+        let mut command = command(&directory.join("recorded"))?;
+        let (benchmark, options) = arguments.split_first().context("a benchmark has a name")?;
+        let trace = directory.join(format!("{benchmark}.trace"));
+        command.args([format!("--benchmarks={benchmark}"), format!("--trace_file={}", trace.display())]);
+        command.args([&all, "--threads=1", &format!("--seed={}", plan.seed)]).args(options);
+        // What was written without a write-ahead log is in no file when the next one begins.
+        command.arg("--disable_wal=0");
+        let mut process = Process::start(command)?;
+        let mut stdout = Lines::of("db_bench", process.take_stdout().context("no standard output")?);
+        counted = stdout.rest(FILL_LIMIT)?.iter().find_map(|line| parse(line));
+        let status = process.wait(FILL_LIMIT)?;
+        ensure!(status.success(), "{benchmark} ended with {status}");
+        traces.push(trace);
+    }
+    Ok((traces, counted.context("db_bench printed no counters")?))
 }
 
 /// Run by a shell in namespaces of its own: puts a copy of database `$1` and of library `$2` where nobody

@@ -115,7 +115,7 @@ impl Shape {
             Names::Spread,
         ];
         Shape {
-            names: names[pick(&[0, 1, 2, 3, 4]) as usize],
+            names: names[pick(&[0, 1, 2, 3, 4]) as usize].clone(),
             style: [CompactionStyle::Level, CompactionStyle::Universal][pick(&[0, 0, 0, 0, 1]) as usize],
             is_dynamic: pick(&[0, 1]) == 1,
             target_file_size_base: pick(&[16 << 10, 32 << 10, 64 << 10, 1 << 20, 1 << 20]),
@@ -134,7 +134,7 @@ impl Shape {
             disable_auto_compactions: true,
             ..ColumnFamilyOptions::default()
         };
-        Settings { names: self.names, options, ..Settings::default() }
+        Settings { names: self.names.clone(), options, ..Settings::default() }
     }
 
     fn rocksdb(&self) -> Options {

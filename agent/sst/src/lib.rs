@@ -23,6 +23,7 @@ pub use child::ChildArguments;
 pub use complete::{Completion, FILES_READ_MAX, PropertiesCache, complete};
 pub use database::{COLUMN_FAMILIES_MAX, ColumnFamily, DatabaseFiles, FILES_MAX, KEY_BYTES_MAX};
 pub use error::SstError;
+pub use options::{DatabaseOptions, OPTIONS_BYTES_MAX};
 pub use reader::{CHILD_SUBCOMMAND, Place, Reader};
 pub use sexton_tuner::comparator::Order;
 

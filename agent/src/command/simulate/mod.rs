@@ -1,27 +1,25 @@
-//! `sexton simulate`: what a policy would come to on a described workload, in simulated time.
+//! `sexton simulate`: what a policy would come to on a described or recorded workload, in simulated time.
 
 mod plot;
+mod script;
 
 use super::print_json;
 use crate::failure::Failure;
 use crate::policy_file;
 use crate::text::print_line;
 use clap::Args;
+use script::Script;
 use serde::Serialize;
-use sexton_tuner::simulation::workload::{BUILTIN, Report, Strategy, Workload, builtin, play};
+use sexton_tuner::simulation::workload::{Report, Strategy};
 use sexton_tuner::words;
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
-
-/// Longest description: the longest that anybody writes by hand has some hundred lines.
-const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
   sexton simulate queue                                  nothing is done, and what the default policy would do
   sexton simulate queue --policy a.yaml --policy b.yaml  both policies, side by side
   sexton simulate my.yaml --plot my.svg                  a workload of your own, with a picture
+  sexton simulate om.trace --options OPTIONS-000012      what a program did, as RocksDB recorded it
 
 A workload's description, for example:
   name: mine
@@ -35,14 +33,21 @@ A workload's description, for example:
   readers:
     - { at: first, list: 100, per_second: 20 }
   What is written: put, delete, single_delete, merge, delete_range. Where: any, next, first, { oldest: { keep: N } },
-  { group_of: N }, { within: { from: N, count: N } }, { skewed: SHARE }; run: N are N keys in a row.";
+  { group_of: N }, { within: { from: N, count: N } }, { skewed: SHARE }; run: N are N keys in a row.
+
+A trace is what DB::StartTrace writes, and db_bench --trace_file: writes and seeks with their keys. It knows neither
+how far an iterator goes after a seek (--list) nor RocksDB's options (--options), nor what the database held:
+keys that are read, merged or deleted before they are put are taken to have been there. SeekToFirst and SeekToLast
+are not recorded.";
 
 /// Arguments of `sexton simulate`.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub struct SimulateArguments {
-    /// Built-in workload (queue, directories, bucket, hashed, time-series), or a file that describes one.
-    workload: String,
+    /// Built-in workload (queue, directories, bucket, hashed, time-series), a file that describes one, or
+    /// query traces of RocksDB, which are played in the order of time.
+    #[arg(required = true)]
+    workload: Vec<String>,
     /// Policy to play; several are shown side by side. Default: the default policy.
     #[arg(long, value_name = "FILE")]
     policy: Vec<PathBuf>,
@@ -55,6 +60,8 @@ pub struct SimulateArguments {
     /// Number that all chance comes from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    untold: script::UntoldArguments,
 }
 
 /// One player's hour.
@@ -70,10 +77,7 @@ struct Played {
 /// # Errors
 /// A description or policy that is none, and a picture that cannot be written.
 pub fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
-    let workload = match builtin(&arguments.workload) {
-        Some(workload) => workload,
-        None => described(Path::new(&arguments.workload))?,
-    };
+    let script = Script::of(&arguments.workload, &arguments.untold)?;
     let mut players = vec![("nothing is done".to_owned(), Strategy::Nothing)];
     for path in &arguments.policy {
         let policy = policy_file::load(path)?;
@@ -84,19 +88,20 @@ pub fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
     }
     let mut all = Vec::new();
     for (policy, strategy) in players {
-        let report = play(&workload, strategy, arguments.seed)
+        let report = script
+            .play(strategy, arguments.seed)
             .map_err(|error| Failure::new(error, "this is not expected: report it"))?;
         all.push(Played { policy, report });
     }
     if let Some(path) = &arguments.plot {
-        std::fs::write(path, plot::picture(&workload.name, &all)).map_err(|error| {
+        std::fs::write(path, plot::picture(script.name(), &all)).map_err(|error| {
             Failure::new(format!("cannot write {}: {error}", path.display()), "choose another file")
         })?;
     }
     if arguments.json {
         return print_json(&all);
     }
-    print_line(format!("{} for {}, simulated", workload.name, workload.duration));
+    print_line(script.title());
     print_line(format!(
         "{:<28} {:>10} {:>8} {:>8} {:>12} {:>12} {:>14}",
         "policy", "pain", "actions", "in vain", "rewritten", "by RocksDB", "pain at end"
@@ -116,20 +121,4 @@ fn line(Played { policy, report }: &Played) -> String {
         words::bytes(report.written_by_rocksdb_bytes),
         words::pain(at_end),
     )
-}
-
-fn described(path: &Path) -> Result<Workload, Failure> {
-    let unreadable = |error: std::io::Error| {
-        let cause = format!(
-            "there is no built-in workload {}, and no such file can be read: {error}",
-            path.display()
-        );
-        Failure::usage(cause, format!("name a file, or one of {}", BUILTIN.join(", ")))
-    };
-    let mut text = String::new();
-    let file = File::open(path).map_err(unreadable)?;
-    file.take(DESCRIPTION_BYTES_MAX).read_to_string(&mut text).map_err(unreadable)?;
-    Workload::parse(&text).map_err(|error| {
-        Failure::usage(format!("{}: {error}", path.display()), "sexton simulate --help shows a description")
-    })
 }

@@ -2,9 +2,10 @@
 
 use crate::facts::key::Key;
 use crate::facts::range::KeyRange;
+use std::sync::Arc;
 
-/// Longest name, in bytes.
-pub(crate) const NAME_BYTES_MAX: usize = 40;
+/// Longest name that is made of a number, in bytes.
+const NAME_BYTES_MAX: usize = 40;
 
 /// Greatest number that has a name.
 const NUMBER_MAX: u64 = 999_999_999_999;
@@ -13,7 +14,7 @@ const NUMBER_MAX: u64 = 999_999_999_999;
 const DIGITS: usize = 12;
 
 /// How a number becomes a key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Names {
     /// `000000000042`.
     #[default]
@@ -26,25 +27,44 @@ pub enum Names {
     Spread,
     /// `/dir/000000/000042`: so many keys in each directory.
     Directories { keys: u64 },
+    /// Keys that somebody has listed, each once and in order: the number is a place in the list, and what
+    /// lies behind it is the last key.
+    Listed(Arc<[Key]>),
 }
 
 /// A key's bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Name {
+pub(crate) enum Name<'n> {
+    Made(Made),
+    Listed(&'n Key),
+}
+
+impl Name<'_> {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Name::Made(made) => made.as_bytes(),
+            Name::Listed(key) => key.as_bytes(),
+        }
+    }
+}
+
+/// A name that is made of a number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Made {
     bytes: [u8; NAME_BYTES_MAX],
     length: usize,
 }
 
-impl Name {
-    fn new() -> Name {
-        Name { bytes: [0; NAME_BYTES_MAX], length: 0 }
+impl Made {
+    fn new() -> Made {
+        Made { bytes: [0; NAME_BYTES_MAX], length: 0 }
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or(&self.bytes)
     }
 
-    fn text(mut self, text: &[u8]) -> Name {
+    fn text(mut self, text: &[u8]) -> Made {
         for (place, byte) in self.bytes.iter_mut().skip(self.length).zip(text) {
             *place = *byte;
         }
@@ -52,7 +72,7 @@ impl Name {
         self
     }
 
-    fn decimal(mut self, mut number: u64, digits: usize) -> Name {
+    fn decimal(mut self, mut number: u64, digits: usize) -> Made {
         let end = (self.length + digits).min(NAME_BYTES_MAX);
         if let Some(places) = self.bytes.get_mut(self.length..end) {
             for place in places.iter_mut().rev() {
@@ -66,28 +86,40 @@ impl Name {
 }
 
 impl Names {
-    pub(crate) fn name(self, number: u64) -> Name {
-        let number = number.min(NUMBER_MAX);
-        let name = Name::new();
-        match self {
-            Names::Decimal => name.decimal(number, DIGITS),
-            Names::Prefixed => name.text(b"/table/").decimal(number, DIGITS),
-            Names::BigEndian => name.text(&number.to_be_bytes()),
-            Names::Spread => name.text(&(number * (u64::MAX / (NUMBER_MAX + 1))).to_be_bytes()),
+    pub(crate) fn name(&self, number: u64) -> Name<'_> {
+        let made = Made::new();
+        let at_most = number.min(NUMBER_MAX);
+        Name::Made(match self {
+            Names::Decimal => made.decimal(at_most, DIGITS),
+            Names::Prefixed => made.text(b"/table/").decimal(at_most, DIGITS),
+            Names::BigEndian => made.text(&at_most.to_be_bytes()),
+            Names::Spread => made.text(&(at_most * (u64::MAX / (NUMBER_MAX + 1))).to_be_bytes()),
             Names::Directories { keys } => {
-                let (directory, file) = (number / keys.max(1), number % keys.max(1));
-                name.text(b"/dir/").decimal(directory, DIGITS).text(b"/").decimal(file, DIGITS)
+                let (directory, file) = (at_most / (*keys).max(1), at_most % (*keys).max(1));
+                made.text(b"/dir/").decimal(directory, DIGITS).text(b"/").decimal(file, DIGITS)
             }
+            Names::Listed(keys) => {
+                let listed = usize::try_from(number).ok().and_then(|place| keys.get(place)).or(keys.last());
+                return listed.map_or(Name::Made(made), Name::Listed);
+            }
+        })
+    }
+
+    /// The number behind all that have a name of their own.
+    fn end(&self) -> u64 {
+        match self {
+            Names::Listed(keys) => keys.len() as u64,
+            _ => NUMBER_MAX + 1,
         }
     }
 
-    pub fn key(self, number: u64) -> Key {
+    pub fn key(&self, number: u64) -> Key {
         Key::new(self.name(number).as_bytes())
     }
 
     /// The first number whose key is not less than this one.
-    pub fn first_from(self, key: &Key) -> u64 {
-        let (mut low, mut high) = (0, NUMBER_MAX + 1);
+    pub fn first_from(&self, key: &Key) -> u64 {
+        let (mut low, mut high) = (0, self.end());
         while low < high {
             let middle = low + (high - low) / 2;
             if self.name(middle).as_bytes() < key.as_bytes() {
@@ -100,7 +132,7 @@ impl Names {
     }
 
     /// The keys of a range by their numbers: the first, and the first behind it.
-    pub fn numbers(self, range: &KeyRange) -> (u64, Option<u64>) {
+    pub fn numbers(&self, range: &KeyRange) -> (u64, Option<u64>) {
         (self.first_from(&range.begin), range.end.as_ref().map(|end| self.first_from(end)))
     }
 }
@@ -121,6 +153,22 @@ mod tests {
                 prop_assert_eq!(names.first_from(&names.key(one)), one);
                 prop_assert_eq!(names.first_from(&names.key(one).successor()), one + 1);
             }
+        }
+
+        #[test]
+        fn listed_keys_are_numbered_by_their_places(
+            bytes in proptest::collection::btree_set(proptest::collection::vec(any::<u8>(), 0..60), 1..50),
+            other in proptest::collection::vec(any::<u8>(), 0..60),
+        ) {
+            let keys: Vec<Key> = bytes.iter().map(|bytes| Key::new(bytes.as_slice())).collect();
+            let names = Names::Listed(keys.clone().into());
+            for (place, key) in (0..).zip(&keys) {
+                prop_assert_eq!(&names.key(place), key);
+                prop_assert_eq!(names.first_from(key), place);
+            }
+            let other = Key::new(other);
+            prop_assert_eq!(names.first_from(&other), keys.iter().filter(|key| **key < other).count() as u64);
+            prop_assert_eq!(names.key(keys.len() as u64), keys.last().cloned().unwrap_or_default());
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn files(
         let end = first_keys.get(place + 1).copied().unwrap_or(u64::MAX);
         let inside = tombstones.iter().filter_map(|tombstone| clipped(tombstone, begin, end));
         let tombstones: Vec<RangeTombstone> = inside.collect();
-        let mut table = Table::new(cutting.settings.names, cutting.settings.block_size);
+        let mut table = Table::new(&cutting.settings.names, cutting.settings.block_size);
         entries.iter().for_each(|entry| table.add(entry));
         let size_bytes = table.finish(&tombstones);
         File::new(number + place as u64, entries, tombstones, size_bytes)
@@ -56,7 +56,7 @@ fn clipped(tombstone: &RangeTombstone, begin: u64, end: u64) -> Option<RangeTomb
 fn pieces(cutting: &Cutting<'_>, entries: Vec<Entry>) -> Vec<Vec<Entry>> {
     let mut pieces: Vec<Vec<Entry>> = Vec::new();
     let mut passed = Passed { grandparents: cutting.grandparents, ..Passed::default() };
-    let new_table = || Table::new(cutting.settings.names, cutting.settings.block_size);
+    let new_table = || Table::new(&cutting.settings.names, cutting.settings.block_size);
     let mut table = new_table();
     let mut piece: Vec<Entry> = Vec::new();
     for entry in entries {

@@ -98,7 +98,7 @@ fn counters(counts: &Counts) -> Counters {
 impl Tree {
     /// The live files.
     pub fn files(&self, column_family: &str) -> Vec<SstFile> {
-        let names = self.settings.names;
+        let names = &self.settings.names;
         let levels = (0..).zip(&self.levels);
         let file = |level: u32, file: &super::file::File| SstFile {
             number: file.number,
@@ -124,8 +124,8 @@ impl Tree {
         in_files + self.memtable_deletions().total()
     }
 
-    pub fn names(&self) -> Names {
-        self.settings.names
+    pub fn names(&self) -> &Names {
+        &self.settings.names
     }
 
     /// Deletions in the memtable.
@@ -143,7 +143,7 @@ impl Tree {
         walked: &Walked,
         prices: &Prices,
     ) -> Observation {
-        let names = self.settings.names;
+        let names = &self.settings.names;
         let (kind, key) = match walk.position {
             Position::Seek(key) => (SeekKind::Seek, names.key(key)),
             Position::SeekForPrev(key) => (SeekKind::SeekForPrev, names.key(key)),

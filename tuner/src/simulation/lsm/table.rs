@@ -25,8 +25,8 @@ const FOOTER_BYTES: usize = 8;
 const FILE_OVERHEAD_BYTES: u64 = 1_290;
 
 /// One file's size, while entries are added.
-pub(crate) struct Table {
-    names: Names,
+pub(crate) struct Table<'n> {
+    names: &'n Names,
     block_size: u64,
     /// Bytes of the blocks that are ended: RocksDB's `EstimatedFileSize`.
     ended_bytes: u64,
@@ -34,15 +34,15 @@ pub(crate) struct Table {
     /// Entries of the block, and those since its last restart point.
     block_entries: u64,
     since_restart: u32,
-    last: Option<(Name, [u8; FOOTER_BYTES])>,
+    last: Option<(Name<'n>, [u8; FOOTER_BYTES])>,
     index_bytes: u64,
     blocks: u64,
     /// Whether versions of one key lie in two blocks: then the index has whole internal keys.
     divides_versions: bool,
 }
 
-impl Table {
-    pub(crate) fn new(names: Names, block_size: u64) -> Table {
+impl<'n> Table<'n> {
+    pub(crate) fn new(names: &'n Names, block_size: u64) -> Table<'n> {
         Table {
             names,
             block_size,
@@ -144,7 +144,7 @@ fn common_bytes(one: &[u8], two: &[u8]) -> usize {
 }
 
 /// Of two internal keys.
-fn shared_bytes(one: &(Name, [u8; FOOTER_BYTES]), two: &(Name, [u8; FOOTER_BYTES])) -> u64 {
+fn shared_bytes(one: &(Name<'_>, [u8; FOOTER_BYTES]), two: &(Name<'_>, [u8; FOOTER_BYTES])) -> u64 {
     let (first, second) = (one.0.as_bytes(), two.0.as_bytes());
     let common = common_bytes(first, second);
     let is_same = common == first.len() && common == second.len();

@@ -189,9 +189,14 @@ impl Workload {
             KeyForm::BigEndian => Names::BigEndian,
             KeyForm::Directories(keys) => Names::Directories { keys },
         };
-        let compression = ("compression".to_owned(), "kNoCompression".to_owned());
-        let stated: BTreeMap<String, String> =
-            [compression].into_iter().chain(self.options.clone()).collect();
-        Settings { names, options: ColumnFamilyOptions::of_text(&stated), ..Settings::default() }
+        settings(names, &self.options)
     }
+}
+
+/// What a tree is set to by RocksDB's options.
+pub(super) fn settings(names: Names, stated: &BTreeMap<String, String>) -> Settings {
+    // Sizes are those of entries: nothing is compressed.
+    let compression = ("compression".to_owned(), "kNoCompression".to_owned());
+    let stated: BTreeMap<String, String> = [compression].into_iter().chain(stated.clone()).collect();
+    Settings { names, options: ColumnFamilyOptions::of_text(&stated), ..Settings::default() }
 }

@@ -2,14 +2,18 @@
 
 use super::choice::Extent;
 use super::description::{Choice, ReaderGroup, Workload, Write, Writer};
-use super::operator::{COLUMN_FAMILY, Done, Operator, Strategy, TARGET};
+use super::operator::{COLUMN_FAMILY, Done, Operator, Strategy};
+use super::recording::Recording;
+use super::repeater::Repeater;
 use super::report::{Report, Sample};
-use crate::facts::evidence::{Counters, Evidence, Observation};
+use super::seen::Seen;
+use super::turn::{Plays, Turn, times, window_seconds};
+use crate::facts::evidence::{Evidence, Observation};
 use crate::lsm::cost::Bottommost;
 use crate::policy::{LoopTiming, TimeSpan};
 use crate::rank::AssessError;
 use crate::simulation::lsm::entry::Kind;
-use crate::simulation::lsm::picture::{Position, Prices, Walk, observe};
+use crate::simulation::lsm::picture::{Position, Prices, Walk};
 use crate::simulation::lsm::{Tree, Work};
 use crate::simulation::random::Random;
 use jiff::Timestamp;
@@ -17,9 +21,6 @@ use std::collections::BTreeMap;
 
 /// When simulated time begins, in seconds since the Unix epoch: a Monday, at midnight.
 pub(super) const BEGINNING_UNIX_S: i64 = 1_767_571_200;
-
-/// The one database.
-pub(super) const DATABASE: &str = "/simulated";
 
 /// Walks of one group of readers by which it is said what it loses.
 const WALKS_FOR_TRUTH: u64 = 1_000;
@@ -38,10 +39,7 @@ const WRITES_PER_INTERVAL_MAX: u64 = 5_000_000;
 /// # Errors
 /// What the planner cannot make sense of.
 pub fn play(workload: &Workload, strategy: Strategy, seed: u64) -> Result<Report, AssessError> {
-    let timing = match &strategy {
-        Strategy::Planner(policy) => policy.timing.clone(),
-        _ => LoopTiming::default(),
-    };
+    let timing = timing_of(&strategy);
     play_at(workload, &timing, strategy, seed)
 }
 
@@ -55,28 +53,57 @@ pub fn play_at(
     strategy: Strategy,
     seed: u64,
 ) -> Result<Report, AssessError> {
-    let mut player = Player::new(workload, timing, seed);
+    let turns = workload.duration.duration().as_secs() / interval_seconds(timing);
+    run(Player::new(workload, timing, seed), (&workload.name, turns), timing, strategy)
+}
+
+/// Plays a recording; the same seed plays the same.
+///
+/// # Errors
+/// What the planner cannot make sense of.
+pub fn play_recording(recording: &Recording, strategy: Strategy, seed: u64) -> Result<Report, AssessError> {
+    let timing = timing_of(&strategy);
+    let turns = recording.duration().as_secs() / interval_seconds(&timing) + 1;
+    run(Repeater::new(recording, &timing, seed), (&recording.name, turns), &timing, strategy)
+}
+
+fn timing_of(strategy: &Strategy) -> LoopTiming {
+    match strategy {
+        Strategy::Planner(policy) => policy.timing.clone(),
+        _ => LoopTiming::default(),
+    }
+}
+
+fn interval_seconds(timing: &LoopTiming) -> u64 {
+    timing.interval.max(TimeSpan::from_seconds(1)).duration().as_secs()
+}
+
+fn run(
+    mut player: impl Plays,
+    (name, turns): (&str, u64),
+    timing: &LoopTiming,
+    strategy: Strategy,
+) -> Result<Report, AssessError> {
     let mut operator = Operator::new(strategy);
-    let interval = timing.interval.max(TimeSpan::from_seconds(1));
-    let interval_s = interval.duration().as_secs();
-    let mut report = Report::new(&workload.name);
-    for turn in 1..=workload.duration.duration().as_secs() / interval_s {
-        let by_rocksdb = player.write(interval_s as f64, turn);
-        let (evidence, pain_seconds) = player.read(interval_s as f64, turn);
-        let at_seconds = turn * interval_s;
+    let interval_s = interval_seconds(timing);
+    let mut report = Report::new(name);
+    for number in 1..=turns {
+        let turn = player.turn(interval_s as f64, number);
+        let at_seconds = number * interval_s;
         let now = BEGINNING_UNIX_S.saturating_add(i64::try_from(at_seconds).unwrap_or(i64::MAX));
         let now = Timestamp::from_second(now).unwrap_or(Timestamp::UNIX_EPOCH);
-        let done: Done = operator.act(&mut player.tree, evidence, now)?;
+        let done: Done = operator.act(player.tree(), turn.evidence, now)?;
         report.add(Sample {
             at_seconds,
-            pain_seconds_per_second: pain_seconds / interval_s as f64,
+            pain_seconds_per_second: turn.pain_seconds / interval_s as f64,
+            tombstones_skipped: turn.tombstones_skipped,
             actions: done.actions,
             actions_in_vain: done.in_vain,
             written_bytes: done.work.written_bytes,
             read_bytes: done.work.read_bytes,
-            written_by_rocksdb_bytes: by_rocksdb.written_bytes,
-            deletions: player.tree.deletions(),
-            size_bytes: player.tree.size_bytes(),
+            written_by_rocksdb_bytes: turn.by_rocksdb.written_bytes,
+            deletions: player.tree().deletions(),
+            size_bytes: player.tree().size_bytes(),
         });
     }
     Ok(report)
@@ -91,6 +118,18 @@ pub(super) struct Player<'w> {
     window_seconds: f64,
 }
 
+impl Plays for Player<'_> {
+    fn tree(&mut self) -> &mut Tree {
+        &mut self.tree
+    }
+
+    fn turn(&mut self, seconds: f64, turn: u64) -> Turn {
+        let by_rocksdb = self.write(seconds, turn);
+        let seen = self.read(seconds, turn);
+        seen.turn(&self.tree, by_rocksdb, (seconds, self.window_seconds))
+    }
+}
+
 impl<'w> Player<'w> {
     pub(super) fn new(workload: &'w Workload, timing: &LoopTiming, seed: u64) -> Player<'w> {
         let mut tree = Tree::new(workload.settings());
@@ -101,8 +140,7 @@ impl<'w> Player<'w> {
             }
         }
         tree.compact_range(None, None, Bottommost::Default);
-        let interval = timing.interval.duration().as_secs_f64();
-        let window_seconds = timing.window.duration().as_secs_f64().clamp(0.001, interval.max(0.001));
+        let window_seconds = window_seconds(timing);
         let extent = Extent { oldest: 0, end: workload.load };
         Player { workload, tree, extent, seed, prices: Prices::default(), window_seconds }
     }
@@ -141,8 +179,14 @@ impl<'w> Player<'w> {
         }
     }
 
-    /// An interval's readers: what the agent sees of them, and what they lose in truth, in seconds.
-    pub(super) fn read(&mut self, seconds: f64, turn: u64) -> (Evidence, f64) {
+    /// What the agent sees of an interval's readers, with the interval's own counters.
+    pub(super) fn read_as_evidence(&mut self, seconds: f64, turn: u64) -> Evidence {
+        let seen = self.read(seconds, turn);
+        seen.evidence(&self.tree, (seconds, self.window_seconds))
+    }
+
+    /// An interval's readers.
+    fn read(&mut self, seconds: f64, turn: u64) -> Seen {
         let mut random = Random::of(self.seed, turn * 2 + 1);
         let mut seen = Seen::default();
         let view = self.tree.view();
@@ -158,16 +202,11 @@ impl<'w> Player<'w> {
                 let walked = walk.on(&mut view.reader());
                 let each = operations / walks as f64;
                 let observation = self.tree.observation(COLUMN_FAMILY, &walk, &walked, &self.prices);
-                seen.pain_ns += self.prices.pain_ns(&walked) as f64 * each;
-                seen.tombstones += observation.total().tombstones_skipped as f64 * each;
-                let in_window = each * self.window_seconds / seconds;
-                let weight = times(in_window, &mut random);
-                if weight > 0 {
-                    seen.operations.push(Observation { weight, ..observation });
-                }
+                let weight = times(each * self.window_seconds / seconds, &mut random);
+                seen.take(observation, self.prices.pain_ns(&walked), each, weight);
             }
         }
-        (self.evidence(&seen, seconds), seen.pain_ns / 1e9)
+        seen
     }
 
     /// So many operations of the readers, each of a group by how often the groups read. Those that begin
@@ -209,27 +248,6 @@ impl<'w> Player<'w> {
         };
         self.workload.readers.iter().map(of_group).sum()
     }
-
-    fn evidence(&self, seen: &Seen, seconds: f64) -> Evidence {
-        let mut evidence =
-            Evidence { target: TARGET.to_owned(), database: DATABASE.to_owned(), ..Evidence::default() };
-        self.tree.add_to(&mut evidence, COLUMN_FAMILY);
-        let window_ns = (self.window_seconds * 1e9) as u64;
-        observe(&mut evidence, &seen.operations, window_ns);
-        evidence.sentinel.duration_ns = (seconds * 1e9) as u64;
-        evidence.sentinel.counters =
-            Counters { tombstones_skipped: seen.tombstones as u64, ..Counters::default() };
-        evidence
-    }
-}
-
-/// What an interval's readers met.
-#[derive(Default)]
-struct Seen {
-    /// Those in the window.
-    operations: Vec<Observation>,
-    tombstones: f64,
-    pain_ns: f64,
 }
 
 fn walk_of(group: &ReaderGroup, extent: &mut Extent, random: &mut Random) -> Option<Walk> {
@@ -241,10 +259,4 @@ fn walk_of(group: &ReaderGroup, extent: &mut Extent, random: &mut Random) -> Opt
         (_, true) => Position::SeekForPrev(key),
     };
     Some(Walk { position, steps: group.list, is_forward: !group.backwards })
-}
-
-/// A whole number that is so much on average.
-fn times(mean: f64, random: &mut Random) -> u64 {
-    let whole = mean.max(0.0).floor();
-    whole as u64 + u64::from(random.per_mille(((mean - whole) * 1_000.0) as u64))
 }

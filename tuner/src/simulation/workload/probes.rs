@@ -4,7 +4,8 @@
 
 use super::description::Workload;
 use super::operator::{TARGET, carry_out};
-use super::play::{BEGINNING_UNIX_S, DATABASE, Player};
+use super::play::{BEGINNING_UNIX_S, Player};
+use super::turn::DATABASE;
 use crate::facts::evidence::{Counters, EventCosts, Evidence, Observation, SentinelInterval, Window};
 use crate::limits::attention::{IteratorReads, Seen, wants_window};
 use crate::limits::governor::{Allowance, Governor};
@@ -44,7 +45,7 @@ pub fn watch<'w>(workload: &'w Workload, policy: &Policy, looking: Looking, seed
     for turn in 1..=workload.duration.duration().as_secs() / interval_s {
         player.write(interval_s as f64, turn);
         // What readers of the interval have lost in truth is what the sentinel counts.
-        let (of_interval, _) = player.read(interval_s as f64, turn);
+        let of_interval = player.read_as_evidence(interval_s as f64, turn);
         let at_s = turn * interval_s;
         probes.look(&mut player, policy, &of_interval.sentinel, (at_s, Random::of(!seed, turn)));
         evidence = Evidence { target: TARGET.to_owned(), database: DATABASE.to_owned(), ..of_interval };

@@ -8,6 +8,8 @@ pub struct Sample {
     pub at_seconds: u64,
     /// Reader time lost to tombstones, in truth.
     pub pain_seconds_per_second: f64,
+    /// Tombstones that readers stepped over.
+    pub tombstones_skipped: u64,
     pub actions: u64,
     /// Those that rewrote files and dropped no tombstone.
     pub actions_in_vain: u64,
@@ -27,6 +29,7 @@ pub struct Report {
     pub workload: String,
     /// Reader time lost to tombstones, in seconds.
     pub pain_seconds: f64,
+    pub tombstones_skipped: u64,
     pub actions: u64,
     pub actions_in_vain: u64,
     pub written_bytes: u64,
@@ -43,6 +46,7 @@ impl Report {
     pub(super) fn add(&mut self, sample: Sample) {
         let before = self.samples.last().map_or(0, |before| before.at_seconds);
         self.pain_seconds += sample.pain_seconds_per_second * sample.at_seconds.saturating_sub(before) as f64;
+        self.tombstones_skipped += sample.tombstones_skipped;
         self.actions += sample.actions;
         self.actions_in_vain += sample.actions_in_vain;
         self.written_bytes += sample.written_bytes;
