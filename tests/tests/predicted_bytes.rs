@@ -19,6 +19,7 @@ use sexton_tuner::cost::{Bottommost, Levels};
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::job::{Job, JobInput, ReliefMap, Site, jobs};
 use sexton_tuner::placement::Placement;
+use sexton_tuner::primitives::Primitives;
 use sexton_tuner::{Key, KeyRange};
 use std::cell::Cell;
 use std::fmt::Write;
@@ -532,6 +533,7 @@ impl Case {
                     sites: &[site],
                     resting: &[],
                     slice_bytes_max,
+                    primitives: Primitives::default(),
                     value: &|job: &Job| job.relief_seconds_per_second,
                 };
                 let jobs = jobs(&input);

@@ -16,15 +16,17 @@ pub mod simulation;
 pub mod verify;
 pub mod words;
 
-pub use facts::{comparator, evidence, heat, key, latency, lineage, oldest_snapshot, options, range};
+pub use facts::{
+    comparator, evidence, heat, key, latency, lineage, oldest_snapshot, options, primitives, range,
+};
 pub use limits::{
     attention, back_off, bucket, charge, daily, governor, guard, price_correction, sampling, schedule,
     throttle,
 };
 pub use loss::{ledger, relief, unplaced};
 pub use lsm::tombstone_placement as placement;
-pub use lsm::{cost, replaced, rest, share};
-pub use plan::{ends, job, reprice};
+pub use lsm::{compact_files, cost, replaced, rest, share};
+pub use plan::{ends, job, primitive, reprice};
 
 pub use bucket::BudgetBucket;
 pub use evidence::Evidence;

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use sexton_tuner::cost::Bottommost;
 use sexton_tuner::evidence::{EventCosts, Evidence, Observation, SstFile};
 use sexton_tuner::options::ColumnFamilyOptions;
+use sexton_tuner::primitives::Primitives;
 use sexton_tuner::simulation::lsm::entry::Kind;
 use sexton_tuner::simulation::lsm::names::Names;
 use sexton_tuner::simulation::lsm::picture::{Position, Prices, Walk, Walked, observe};
@@ -26,15 +27,14 @@ use std::collections::BTreeSet;
 const CASES: u64 = 10_000;
 
 /// Most plans, as a share of all, whose first action has less than seven tenths of the best single job's
-/// relief per byte. Wanted: 0.05. Reached: 0.078.
-const WORSE_MAX: f64 = 0.11;
+/// relief per byte, where the target can be asked for `CompactFiles` too. Wanted: 0.05. Reached: 0.045.
+const WORSE_MAX: f64 = 0.06;
 
 /// And less than three tenths, or that do nothing where something could be done. Wanted: 0. Reached:
-/// 0.009.
+/// 0.010.
 const FAR_WORSE_MAX: f64 = 0.02;
 
-/// The same of the best job that `CompactRange` can do, which is what a plan consists of. Reached: 0.039 and
-/// 0.006.
+/// The same of the best job that `CompactRange` can do, where that is all there is. Reached: 0.039 and 0.006.
 const WORSE_BY_RANGE_MAX: f64 = 0.06;
 const FAR_WORSE_BY_RANGE_MAX: f64 = 0.012;
 
@@ -220,6 +220,22 @@ fn compactions(plan: &Plan) -> impl Iterator<Item = &CompactRange> {
     })
 }
 
+/// Bytes that an action reads.
+fn carry_out(tree: &mut Tree, action: &CompactRange) -> u64 {
+    let Some(compact_files) = action.primitive.files() else {
+        return compact(tree, &action.range, action.bottommost);
+    };
+    let numbers: BTreeSet<u64> = compact_files.files.iter().copied().collect();
+    let output_level = usize::try_from(compact_files.output_level).unwrap();
+    let before: BTreeSet<u64> = tree.files("cf").iter().map(|file| file.number).collect();
+    let work = tree.compact_files(&numbers, output_level, compact_files.output_file_bytes).unwrap();
+    let after: BTreeSet<u64> = tree.files("cf").iter().map(|file| file.number).collect();
+    // RocksDB adds none, and what it reads is what was predicted.
+    assert_eq!(before.difference(&after).copied().collect::<BTreeSet<u64>>(), numbers);
+    assert_eq!(work.read_bytes, action.cost_bytes);
+    work.read_bytes
+}
+
 /// Bytes that a compaction reads.
 fn compact(tree: &mut Tree, range: &KeyRange, bottommost: Bottommost) -> u64 {
     let (begin, end) = tree.names().numbers(range);
@@ -254,7 +270,8 @@ fn best_jobs(case: &Case) -> [f64; 2] {
     [by_range, of_files.fold(by_range, f64::max)]
 }
 
-/// The first action of the plan, against the best of all jobs.
+/// The first action of the plan, against the best of all jobs: those of `CompactRange`, where the target can be
+/// asked for nothing else, and those of `CompactFiles` besides. What that reads is predicted to the byte.
 #[test]
 fn a_plan_is_nearly_as_good_as_the_best_job() {
     let policy = policy();
@@ -265,10 +282,13 @@ fn a_plan_is_nearly_as_good_as_the_best_job() {
         if best[0] <= 0.0 {
             return None;
         }
-        let plan = planned(&policy, &[case.evidence()]);
-        let own = compactions(&plan).next();
-        let own = own.and_then(|own| case.worth(|tree| compact(tree, &own.range, own.bottommost)));
-        Some((best.map(|best| own.unwrap_or(0.0) / best), seed))
+        let own = [false, true].map(|compact_files| {
+            let evidence = Evidence { primitives: Primitives { compact_files }, ..case.evidence() };
+            let plan = planned(&policy, &[evidence]);
+            let own = compactions(&plan).next();
+            own.and_then(|own| case.worth(|tree| carry_out(tree, own))).unwrap_or(0.0)
+        });
+        Some(([own[0] / best[0], own[1] / best[1]], seed))
     };
     let shares: Vec<([f64; 2], u64)> = of_all_cases(share).into_iter().flatten().collect();
     assert!(shares.len() as u64 > CASES / 4);

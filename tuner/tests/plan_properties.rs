@@ -12,6 +12,7 @@ use sexton_tuner::lineage::Lineage;
 use sexton_tuner::oldest_snapshot::{OldestSnapshot, Sequences};
 use sexton_tuner::options::{ColumnFamilyOptions, CompactionStyle};
 use sexton_tuner::policy::{Mode, RemedyKind};
+use sexton_tuner::primitives::Primitives;
 use sexton_tuner::{
     Action, Budget, CompactRange, Evidence, Flush, Key, KeyRange, KnownThrottles, Plan, PlanInput,
     PlanTarget, Policy, RangeAssessment, SetOptions, TargetPolicy, assess, families, plan,
@@ -190,7 +191,7 @@ prop_compose! {
         memtables in proptest::collection::btree_map(family(), (count(), count()), 0..3),
         unseen in prop::bool::weighted(0.1),
         (is_read_only, lineage, linked_files) in links(),
-        oldest_snapshot in proptest::option::weighted(0.1, snapshot()),
+        (oldest_snapshot, compact_files) in (proptest::option::weighted(0.1, snapshot()), any::<bool>()),
     ) -> Evidence {
         let memtable = |(name, (active, immutable))| (name, MemtableDeletions { active, immutable });
         Evidence {
@@ -214,6 +215,7 @@ prop_compose! {
             costs: None,
             device_bytes_per_second: None,
             surveyed: None,
+            primitives: Primitives { compact_files },
         }
     }
 }

@@ -8,7 +8,7 @@
 //! - `policy`: the policy's YAML; the first target in it is used.
 //! - `assess`: every range that hurts, best first.
 //! - `cost DATABASE CF [KEY .. KEY)`: what compacting these keys takes, in each way.
-//! - `jobs DATABASE CF [KEY .. KEY) max=SIZE [memtables=yes]`: the jobs that a range is compacted by, each
+//! - `jobs DATABASE CF [KEY .. KEY) max=SIZE [memtables=yes] [files=yes]`: the jobs that a range is compacted by, each
 //!   worth what it relieves.
 //! - `plan budget=SIZE now=TIME [in_force=THROTTLE:VALUE] [growth=yes]`: actions and refusals; with growth
 //!   the plan before it in the file is the earlier one.
@@ -25,6 +25,8 @@ use sexton_tuner::evidence::SstFile;
 use sexton_tuner::job::{Job, JobInput, ReliefMap, Site, jobs};
 use sexton_tuner::placement::Placement;
 use sexton_tuner::policy::Policy;
+use sexton_tuner::primitive::Primitive;
+use sexton_tuner::primitives::Primitives;
 use sexton_tuner::{
     Action, Budget, CompactRange, Evidence, Flush, KeyRange, KnownThrottles, Plan, PlanInput, PlanTarget,
     RangeAssessment, SetOptions, SetThrottle, ThrottleState, assess, families, plan, words,
@@ -91,17 +93,18 @@ impl State {
             sites: &[Site { range: &range, relief_seconds_per_second: 1.0, are_in_memtables }],
             resting: &[],
             slice_bytes_max: parse_size(argument("max").ok_or("jobs needs max=")?)?,
+            primitives: Primitives { compact_files: argument("files").is_some() },
             value: &|job: &Job| job.relief_seconds_per_second,
         });
         let mut text = String::new();
         for job in found {
             let _ = writeln!(
                 text,
-                "{} for {}, {} deletions, {:?}",
+                "{} for {}, {} deletions, {}",
                 words::range(&job.range, self.policy.keys),
                 words::bytes(job.cost_bytes),
                 job.share.deletions,
-                job.bottommost,
+                shown_call(&job.primitive, job.bottommost),
             );
         }
         Ok(if text.is_empty() { "none".to_owned() } else { text })
@@ -245,17 +248,28 @@ fn shown_plan(plan: &Plan, policy: &Policy) -> String {
     text
 }
 
+fn shown_call(primitive: &Primitive, bottommost: Bottommost) -> String {
+    match primitive {
+        Primitive::CompactRange => format!("{bottommost:?}"),
+        Primitive::CompactFiles { files, .. } => {
+            let sizes = words::bytes(files.output_file_bytes);
+            format!("files {:?} into level {}, {sizes} each", files.files, files.output_level)
+        }
+    }
+}
+
 fn shown_compaction(compact: &CompactRange, policy: &Policy) -> String {
-    let CompactRange { database, column_family, range, before, bottommost, reason, .. } = compact;
+    let CompactRange { database, column_family, range, before, reason, .. } = compact;
     let of = &before.range;
     let slice = match range == of {
         true => String::new(),
         false => format!(" of {}", words::range(of, policy.keys)),
     };
     format!(
-        "compact {database} {column_family} {}{slice} for {}, {bottommost:?}, relieves {}\n  {reason}",
+        "compact {database} {column_family} {}{slice} for {}, {}, relieves {}\n  {reason}",
         words::range(range, policy.keys),
         words::bytes(compact.cost_bytes),
+        shown_call(&compact.primitive, compact.bottommost),
         words::pain(compact.relief_seconds_per_second),
     )
 }

@@ -158,6 +158,7 @@ fn compact(prefix: &str) -> ActionKind {
         column_family: "keyTable".into(),
         range: KeyRange::with_prefix(Key::new(prefix)),
         before: Box::new(before()),
+        primitive: sexton_tuner::primitive::Primitive::default(),
         bottommost: sexton_tuner::cost::Bottommost::default(),
         cost_bytes: 1_000,
         largest_job_bytes: 0,

@@ -5,7 +5,7 @@ use sexton_execute::Properties;
 use sexton_tuner::evidence::{MemtableDeletions, SstFile};
 use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::plan::CompactRange;
-use sexton_tuner::replaced::{bytes_replaced, deletions_within};
+use sexton_tuner::replaced::{bytes_gone, bytes_replaced, deletions_within};
 use sexton_tuner::run::{ActionKind, KeptSetting, Measurement};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -108,8 +108,10 @@ impl Session {
         measured.oldest_snapshot_sequence = properties.and_then(|read| read.oldest_snapshot_sequence);
         measured.device_bytes = self.device_bytes(database);
         if let (Some(before), Some(after)) = (files, self.read_files(database)) {
-            measured.bytes_replaced =
-                Some(bytes_replaced(before, &after, &compact.column_family, &compact.range));
+            measured.bytes_replaced = Some(match compact.primitive.files() {
+                Some(compact) => bytes_gone(before, &after, &compact.files),
+                None => bytes_replaced(before, &after, &compact.column_family, &compact.range),
+            });
             measured.deletions =
                 Some(deletions_within(before, &after, &compact.column_family, &compact.range));
         }
@@ -129,6 +131,7 @@ mod tests {
     use super::*;
     use sexton_tuner::cost::Bottommost;
     use sexton_tuner::key::Key;
+    use sexton_tuner::primitive::Primitive;
     use sexton_tuner::range::KeyRange;
     use sexton_tuner::verify::Aftermath;
 
@@ -162,6 +165,7 @@ mod tests {
             column_family: "cf".into(),
             range: KeyRange::new(Key::new([100]), Some(Key::new([120]))).unwrap(),
             before: serde_json::from_value(before).unwrap(),
+            primitive: Primitive::CompactRange,
             bottommost: Bottommost::Default,
             cost_bytes: 0,
             largest_job_bytes: 0,

@@ -6,6 +6,7 @@
 use crate::facts::lineage::Lineage;
 use crate::facts::oldest_snapshot::OldestSnapshot;
 use crate::facts::options::ColumnFamilyOptions;
+use crate::facts::primitives::Primitives;
 use crate::facts::{key::Key, range::KeyRange};
 use crate::policy::RemedyKind;
 use schemars::JsonSchema;
@@ -497,6 +498,9 @@ pub struct Evidence {
     /// Keys by column family that a ranker that goes by files alone looks at now; `None`: all.
     #[serde(default)]
     pub surveyed: Option<BTreeMap<String, KeyRange>>,
+    /// What its process can be asked to compact by, beside `CompactRange`.
+    #[serde(default)]
+    pub primitives: Primitives,
 }
 
 impl Evidence {

@@ -9,4 +9,5 @@ pub mod lineage;
 pub mod oldest_snapshot;
 pub mod options;
 pub(crate) mod prefix;
+pub mod primitives;
 pub mod range;

@@ -332,6 +332,7 @@ fn merged(inputs: &[File], ends_below: Option<&[f64]>, target_bytes: u64) -> Vec
     let full_share = target_bytes as f64 / left.0 as f64;
     let key_bytes = inputs.iter().map(|file| file.key_bytes).max().unwrap_or(0);
     let file = |piece: Piece| File {
+        number: 0,
         size_bytes: (left.0 as f64 * piece.share) as u64,
         entries: (left.1 as f64 * piece.share) as u64,
         deletions: (left.2 as f64 * piece.share) as u64,

@@ -4,6 +4,7 @@ use crate::facts::evidence::SstFile;
 use crate::facts::key::Key;
 use crate::facts::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::facts::range::KeyRange;
+use crate::lsm::compact_files::{CompactFiles, Part, Taken, Tree};
 use crate::lsm::compaction_simulator::{Walk, Whole};
 use crate::lsm::placed::{File, Span};
 use crate::lsm::ruler::{Mark, Ruler};
@@ -120,8 +121,7 @@ impl Levels {
     pub fn predict(&self, range: &KeyRange, bottommost: Bottommost) -> Prediction {
         match self.options.compaction_style {
             CompactionStyle::Level if self.is_sound => {
-                let span = Span::of_range(range, &self.ruler);
-                Walk::new(&self.options, &self.levels, self.whole).compact(span, bottommost)
+                Walk::new(&self.options, &self.levels, self.whole).compact(self.span(range), bottommost)
             }
             CompactionStyle::Level => self.all_that_overlap(range),
             CompactionStyle::Universal if self.size_bytes > 0 => Prediction {
@@ -160,6 +160,28 @@ impl Levels {
         enough.next().unwrap_or_else(|| (Bottommost::Force, self.predict(range, Bottommost::Force)))
     }
 
+    /// What `CompactFiles` can take of files with deletions in these keys: from each height on downwards.
+    pub(crate) fn compact_files(&self, range: &KeyRange, parts: &[Part]) -> Vec<Taken> {
+        self.tree().map_or_else(Vec::new, |tree| tree.all_of(&self.span(range), parts))
+    }
+
+    /// Where a range lies among the files.
+    pub(crate) fn span(&self, range: &KeyRange) -> Span {
+        Span::of_range(range, &self.ruler)
+    }
+
+    /// What a call of `CompactFiles` that was planned earlier takes now; `None` where one of its files is gone.
+    pub fn compact_files_again(&self, compact: &CompactFiles) -> Option<Taken> {
+        self.tree()?.again(compact)
+    }
+
+    /// Only where the rules are known by which RocksDB adds files.
+    fn tree(&self) -> Option<Tree<'_>> {
+        let is_known = self.options.compaction_style == CompactionStyle::Level && self.is_sound;
+        let (levels, options, base_level) = (&self.levels, &self.options, self.whole.base_level);
+        is_known.then_some(Tree { levels, options, base_level })
+    }
+
     /// Bytes that [`Levels::compaction`] reads.
     pub fn compaction_cost_bytes(&self, range: &KeyRange) -> u64 {
         self.compaction(range).1.read_bytes
@@ -176,7 +198,7 @@ impl Levels {
     /// For files whose ends contradict each other (keys that were cut to a bound do): each that overlaps the
     /// range, once.
     fn all_that_overlap(&self, range: &KeyRange) -> Prediction {
-        let span = Span::of_range(range, &self.ruler);
+        let span = self.span(range);
         let files = self.levels.iter().flatten().filter(|file| span.overlaps(file));
         let read_bytes = files.clone().map(File::size_bytes).fold(0, u64::saturating_add);
         let jobs = u32::from(read_bytes > 0);

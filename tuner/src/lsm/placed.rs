@@ -10,6 +10,8 @@ const ENTRY_OVERHEAD_BYTES: u64 = 11;
 /// A file, live or written by the walk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct File {
+    /// Its number; 0 where the walk has written it.
+    pub(super) number: u64,
     /// Where its keys begin and where they end, by the column family's ruler.
     pub(crate) begin: f64,
     pub(crate) end: f64,
@@ -27,6 +29,7 @@ pub(crate) struct File {
 impl File {
     pub(crate) fn of(file: &SstFile, (begin, end): (f64, f64)) -> File {
         File {
+            number: file.number,
             begin,
             end,
             key_bytes: file.smallest.as_bytes().len().max(file.largest.as_bytes().len()) as u64,
@@ -61,7 +64,7 @@ impl File {
 }
 
 /// An interval of keys, by the column family's ruler; the end is not part of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Span {
     pub(crate) begin: f64,
     pub(crate) end: f64,

@@ -31,6 +31,14 @@ pub fn bytes_replaced(before: &[SstFile], after: &[SstFile], column_family: &str
     }
 }
 
+/// The same of files of these numbers, which are in order.
+pub fn bytes_gone(before: &[SstFile], after: &[SstFile], numbers: &[u64]) -> u64 {
+    let left: HashSet<u64> = after.iter().map(|file| file.number).collect();
+    let is_gone =
+        |file: &&SstFile| numbers.binary_search(&file.number).is_ok() && !left.contains(&file.number);
+    before.iter().filter(is_gone).map(|file| file.size_bytes).fold(0, u64::saturating_add)
+}
+
 /// Deletions of a column family in a range, before a compaction and after it: shares of those of its files,
 /// which are wider. Where the files of one time lie tells where those of the other have what they hold.
 pub fn deletions_within(

@@ -8,10 +8,13 @@
 
 use crate::facts::key::Key;
 use crate::facts::options::CompactionStyle;
+use crate::facts::primitives::Primitives;
 use crate::facts::range::KeyRange;
+use crate::lsm::compact_files::{Part as InFiles, Taken};
 use crate::lsm::cost::{Bottommost, Levels, Prediction};
 use crate::lsm::share::{Share, split};
 use crate::lsm::tombstone_placement::Placement;
+use crate::plan::primitive::Primitive;
 use crate::plan::remedy::are_in_memtables;
 use crate::rank::RangeAssessment;
 use crate::rank::ranker::{COST_BYTES_MIN, worth};
@@ -41,6 +44,10 @@ const PART_MIN: f64 = 1e-6;
 /// By this factor a job may be over the limit for the sake of such a neighbour.
 const LIMIT_FACTOR_MAX: u64 = 2;
 
+/// `CompactFiles` is taken where it is worth more than `CompactRange` by this factor: guards cannot stop it
+/// once it runs, and what files hold in a part of their keys is an estimate.
+const UNSTOPPABLE_WORTH_MIN: f64 = 1.1;
+
 /// Keys that hurt readers.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
@@ -67,6 +74,8 @@ pub struct JobInput<'a> {
     pub resting: &'a [&'a KeyRange],
     /// Most bytes that a job rewrites, but for one that no border divides.
     pub slice_bytes_max: u64,
+    /// What jobs can be done by.
+    pub primitives: Primitives,
     /// What a job is good for; by it per byte jobs are found.
     pub value: &'a dyn Fn(&Job) -> f64,
 }
@@ -76,7 +85,9 @@ pub struct JobInput<'a> {
 pub struct Job {
     /// The keys to ask RocksDB for, from the first that hurts to the last.
     pub range: KeyRange,
-    /// What is done with the bottommost level's files.
+    /// By which call it is done.
+    pub primitive: Primitive,
+    /// What `CompactRange` does with the bottommost level's files.
     pub bottommost: Bottommost,
     /// Bytes that are rewritten, over all levels.
     pub cost_bytes: u64,
@@ -88,8 +99,12 @@ pub struct Job {
     pub share: Share,
     /// Pain that it relieves, over all sites.
     pub relief_seconds_per_second: f64,
-    /// The part of it that goes with tombstones in memtables.
+    /// Pain that would be relieved if all the tombstones in its keys went,
+    whole_relief: f64,
+    /// the part of it that goes with those in memtables,
     memtable_relief: f64,
+    /// and where the rest of it is; only where a job can be done by files.
+    in_files: Vec<InFiles>,
     /// Which sites it has a part of, in order, and how much of each.
     pub sites: Vec<(usize, f64)>,
 }
@@ -112,8 +127,10 @@ impl Job {
         Job {
             range: KeyRange { begin: self.range.begin.clone(), end: next.range.end.clone() },
             share: self.share.plus(next.share),
-            relief_seconds_per_second: self.relief_seconds_per_second + next.relief_seconds_per_second,
+            relief_seconds_per_second: self.whole_relief + next.whole_relief,
+            whole_relief: self.whole_relief + next.whole_relief,
             memtable_relief: self.memtable_relief + next.memtable_relief,
+            in_files: self.in_files.iter().chain(&next.in_files).copied().collect(),
             sites,
             ..Job::default()
         }
@@ -121,16 +138,43 @@ impl Job {
 
     /// Whether most of what it relieves goes with tombstones in memtables.
     pub(crate) fn is_of_memtables(&self) -> bool {
-        self.memtable_relief > 0.0 && self.memtable_relief * 2.0 >= self.relief_seconds_per_second
+        self.memtable_relief > 0.0 && self.memtable_relief * 2.0 >= self.whole_relief
     }
 
-    fn priced(mut self, levels: &Levels) -> Job {
-        let (bottommost, prediction) = compaction(levels, &self.range, self.is_of_memtables());
-        self.bottommost = bottommost;
-        self.cost_bytes = prediction.read_bytes;
-        self.largest_job_bytes = prediction.largest_job_bytes;
-        self.linked_bytes = prediction.linked_bytes;
-        self
+    /// At its price, by the call that is worth most per byte.
+    fn priced(self, input: &JobInput<'_>) -> Job {
+        let (bottommost, prediction) = compaction(input.levels, &self.range, self.is_of_memtables());
+        let by_range = Job {
+            primitive: Primitive::CompactRange,
+            bottommost,
+            relief_seconds_per_second: self.whole_relief,
+            ..self.at(prediction)
+        };
+        // What is in memtables only `CompactRange` brings down.
+        if !input.primitives.compact_files || by_range.is_of_memtables() {
+            return by_range;
+        }
+        let worth_of = |job: &Job| worth((input.value)(job), job.price_bytes());
+        let least = worth_of(&by_range).max(0.0) * UNSTOPPABLE_WORTH_MIN;
+        let of_files = input.levels.compact_files(&by_range.range, &by_range.in_files).into_iter();
+        let of_files = of_files.map(|taken| by_range.by_files(taken));
+        let worthy = of_files.map(|job| (worth_of(&job), job)).filter(|(worth, _)| *worth > least);
+        let best = worthy.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        best.map_or(by_range, |(_, job)| job)
+    }
+
+    /// The same by `CompactFiles`.
+    fn by_files(&self, taken: Taken) -> Job {
+        Job {
+            primitive: Primitive::CompactFiles { files: taken.compact, by_range_bytes: self.cost_bytes },
+            relief_seconds_per_second: taken.relief,
+            ..self.clone().at(taken.prediction)
+        }
+    }
+
+    fn at(self, prediction: Prediction) -> Job {
+        let Prediction { read_bytes, largest_job_bytes, linked_bytes, .. } = prediction;
+        Job { cost_bytes: read_bytes, largest_job_bytes, linked_bytes, ..self }
     }
 }
 
@@ -141,7 +185,7 @@ pub fn jobs(input: &JobInput<'_>) -> Vec<Job> {
         CompactionStyle::Level => Growth::of(input).jobs(),
         CompactionStyle::Universal => {
             let everything = Job { range: KeyRange::everything(), ..whole(input) };
-            vec![everything.priced(input.levels)]
+            vec![everything.priced(input)]
         }
         CompactionStyle::Fifo => Vec::new(),
     }
@@ -184,7 +228,12 @@ fn cells(input: &JobInput<'_>, borders: &[Key]) -> Vec<Job> {
     let mut cells: Vec<(usize, Job)> = Vec::new();
     for (range, share, piece) in pieces(input, borders) {
         let cell = borders.partition_point(|border| *border <= range.begin);
-        let piece = Job { range, share, ..piece };
+        let relief = (piece.whole_relief - piece.memtable_relief).max(0.0);
+        let in_files = match input.primitives.compact_files {
+            true => vec![InFiles { span: input.levels.span(&range), relief }],
+            false => Vec::new(),
+        };
+        let piece = Job { range, share, in_files, ..piece };
         match cells.last_mut() {
             Some((last, job)) if *last == cell => *job = job.followed_by(&piece),
             _ => cells.push((cell, piece)),
@@ -214,8 +263,10 @@ fn pieces(input: &JobInput<'_>, borders: &[Key]) -> Vec<(KeyRange, Share, Job)> 
         for (range, share, Part { part, in_memtables }) in
             weighed(cut.by_ref().take(count).collect(), site.are_in_memtables)
         {
+            let relief = site.relief_seconds_per_second * part;
             let piece = Job {
-                relief_seconds_per_second: site.relief_seconds_per_second * part,
+                relief_seconds_per_second: relief,
+                whole_relief: relief,
                 memtable_relief: site.relief_seconds_per_second * in_memtables,
                 sites: vec![(number, part)],
                 ..Job::default()
@@ -310,7 +361,7 @@ impl<'a> Growth<'a> {
             order.sort_unstable();
             cells = order.into_iter().filter_map(|at| cells.get(at).cloned()).collect();
         }
-        let cells: Vec<Job> = cells.into_iter().map(|cell| cell.priced(input.levels)).collect();
+        let cells: Vec<Job> = cells.into_iter().map(|cell| cell.priced(input)).collect();
         Growth { input, is_taken: vec![false; cells.len()], cells, known: BTreeMap::new() }
     }
 
@@ -356,9 +407,9 @@ impl<'a> Growth<'a> {
                     break;
                 }
                 if last >= seed && last > first {
-                    let levels = self.input.levels;
+                    let input = self.input;
                     let known = self.known.entry((first, last));
-                    let priced = known.or_insert_with(|| both.clone().priced(levels)).clone();
+                    let priced = known.or_insert_with(|| both.clone().priced(input)).clone();
                     if priced.cost_bytes > self.input.slice_bytes_max {
                         break;
                     }
@@ -404,7 +455,7 @@ impl<'a> Growth<'a> {
         if self.input.resting.iter().any(|range| range.overlaps(&both.range)) {
             return None;
         }
-        let both = both.priced(self.input.levels);
+        let both = both.priced(self.input);
         let added_bytes = both.price_bytes().saturating_sub(job.price_bytes());
         let limit = self.input.slice_bytes_max.max(job.cost_bytes).max(cell.cost_bytes);
         let is_shared = added_bytes as f64 <= cell.price_bytes() as f64 * ADDED_SHARE_MAX;
@@ -500,6 +551,7 @@ mod tests {
             sites: &sites,
             resting: &resting,
             slice_bytes_max,
+            primitives: Primitives::default(),
             value: &relief,
         })
     }
@@ -610,6 +662,7 @@ mod tests {
             sites: &sites,
             resting: &[],
             slice_bytes_max: KIB,
+            primitives: Primitives::default(),
             value,
         };
         let whole = column_family(&input);
@@ -626,7 +679,9 @@ mod tests {
             for (gap, length, size_bytes, deletions, level) in rows {
                 let end = &mut ends[usize::try_from(level).unwrap()];
                 if let Some(next) = end.checked_add(gap + length + 1) {
-                    files.push(file(level, *end + gap, *end + gap + length, size_bytes, deletions));
+                    let number = files.len() as u64 + 1;
+                    let of_level = file(level, *end + gap, *end + gap + length, size_bytes, deletions);
+                    files.push(SstFile { number, ..of_level });
                     *end = next;
                 }
             }
@@ -687,7 +742,11 @@ mod tests {
         /// The best job that any run of neighbouring files could be is found but for a small part of its
         /// worth.
         #[test]
-        fn the_best_job_is_worth_about_as_much_as_any_other(files in files(), sites in sites()) {
+        fn the_best_job_is_worth_about_as_much_as_any_other(
+            files in files(),
+            sites in sites(),
+            compact_files: bool,
+        ) {
             let limit = 16 * MIB;
             let all: Vec<&SstFile> = files.iter().collect();
             let levels = Levels::of(&all, &ColumnFamilyOptions::default());
@@ -704,14 +763,17 @@ mod tests {
                 sites: &hurting,
                 resting: &[],
                 slice_bytes_max: limit,
+                primitives: Primitives { compact_files },
                 value: &relief,
             };
             let cells = cells(&input, &levels.borders());
             let mut best = 0.0_f64;
             for (first, cell) in cells.iter().enumerate() {
                 let mut job = cell.clone();
-                for next in cells.iter().skip(first + 1).map(Some).chain([None]) {
-                    let priced = job.clone().priced(&levels);
+                // By files a run may cost less than a part of it: held against each cell alone.
+                let others = cells.iter().skip(first + 1).filter(|_| !compact_files);
+                for next in others.map(Some).chain([None]) {
+                    let priced = job.clone().priced(&input);
                     if priced.cost_bytes <= limit || priced.range == cell.range {
                         best = best.max(worth_of(&priced));
                     }

@@ -5,6 +5,7 @@ pub mod job;
 pub(crate) mod left_out;
 mod pins;
 pub(crate) mod planner;
+pub mod primitive;
 mod prospect;
 pub(crate) mod queue;
 pub(crate) mod remedy;
@@ -17,6 +18,7 @@ use crate::facts::range::KeyRange;
 use crate::limits::guard::DiskPrice;
 use crate::limits::throttle::{KnownThrottles, ThrottleRestore, ThrottleSetting, ThrottleState};
 use crate::lsm::cost::Bottommost;
+use crate::plan::primitive::Primitive;
 use crate::policy::{Policy, TargetPolicy, TimeSpan};
 use crate::rank::RangeAssessment;
 use jiff::Timestamp;
@@ -102,7 +104,10 @@ pub struct CompactRange {
     pub range: KeyRange,
     /// What readers lose in these keys: where the relief is to be looked for.
     pub before: Box<RangeAssessment>,
-    /// What is done with the bottommost level's files: forced only where they hold tombstones.
+    /// By which call.
+    #[serde(default)]
+    pub primitive: Primitive,
+    /// What `CompactRange` does with the bottommost level's files: forced only where they hold tombstones.
     #[serde(default)]
     pub bottommost: Bottommost,
     /// Bytes it would rewrite.

@@ -261,6 +261,7 @@ impl<'a> Planner<'a> {
             sites: &sites,
             resting: &self.resting(evidence, column_family),
             slice_bytes_max: self.input.policy.slice_bytes_max.bytes(),
+            primitives: evidence.primitives,
             value: &value,
         };
         let jobs = match target.policy.executor.takes_ranges() {
@@ -284,6 +285,7 @@ impl<'a> Planner<'a> {
                 target: before.target.clone(),
                 database: before.database.clone(),
                 column_family: column_family.to_owned(),
+                primitive: job.primitive,
                 bottommost: job.bottommost,
                 relief_seconds_per_second: job.relief_seconds_per_second,
                 cost_bytes: job.cost_bytes,

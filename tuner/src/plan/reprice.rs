@@ -1,8 +1,10 @@
 //! A planned compaction, looked at again right before it begins: the actions before it, and RocksDB itself,
 //! have changed the files since.
 
-use crate::lsm::cost::Levels;
+use crate::lsm::compact_files::Taken;
+use crate::lsm::cost::{Levels, Prediction};
 use crate::plan::job::prediction_of;
+use crate::plan::primitive::Primitive;
 use crate::plan::{CompactRange, Rule};
 use crate::rank::ranker::COST_BYTES_MIN;
 use crate::words;
@@ -12,15 +14,23 @@ use crate::words;
 pub const DEARER_FACTOR_MAX: u64 = 2;
 
 /// The compaction at what it costs with the column family's files as they are now, and with its bottommost
-/// files treated as these want it.
+/// files treated as these want it. Where some of the files are gone that were to be compacted, it is all of
+/// its keys.
 pub fn as_of_now(planned: &CompactRange, levels: &Levels) -> CompactRange {
+    if let Primitive::CompactFiles { files, by_range_bytes } = &planned.primitive
+        && let Some(Taken { compact, prediction, .. }) = levels.compact_files_again(files)
+    {
+        let primitive = Primitive::CompactFiles { files: compact, by_range_bytes: *by_range_bytes };
+        return CompactRange { primitive, ..planned.at(prediction) };
+    }
     let (bottommost, prediction) = prediction_of(levels, &planned.range, &planned.before);
-    CompactRange {
-        bottommost,
-        cost_bytes: prediction.read_bytes,
-        largest_job_bytes: prediction.largest_job_bytes,
-        linked_bytes: prediction.linked_bytes,
-        ..planned.clone()
+    CompactRange { primitive: Primitive::CompactRange, bottommost, ..planned.at(prediction) }
+}
+
+impl CompactRange {
+    fn at(&self, prediction: Prediction) -> CompactRange {
+        let Prediction { read_bytes, largest_job_bytes, linked_bytes, .. } = prediction;
+        CompactRange { cost_bytes: read_bytes, largest_job_bytes, linked_bytes, ..self.clone() }
     }
 }
 
@@ -102,6 +112,7 @@ mod tests {
             column_family: "cf".to_owned(),
             before: Box::new(assessed(&range)),
             range,
+            primitive: Primitive::CompactRange,
             bottommost: Bottommost::ForceOptimized,
             cost_bytes: 16 * MIB,
             largest_job_bytes: 16 * MIB,

@@ -78,6 +78,9 @@ pub(crate) fn job_reason(
             format!("; hard links elsewhere keep {} of what it replaces on the disk", words::bytes(bytes))
         }
     };
+    let by_call =
+        job.primitive.reason(job.cost_bytes).map(|reason| format!("; {reason}")).unwrap_or_default();
+    let kept = format!("{by_call}{kept}");
     let mut all = parts(job, sites);
     if let (Some((site, share)), None) = (all.next(), all.next()) {
         // Told where the range alone would cost less.

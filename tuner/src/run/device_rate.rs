@@ -50,6 +50,7 @@ mod tests {
     use super::*;
     use crate::cost::Bottommost;
     use crate::plan::CompactRange;
+    use crate::plan::primitive::Primitive;
     use crate::policy::Policy;
     use crate::range::KeyRange;
     use crate::rank::RangeAssessment;
@@ -69,6 +70,7 @@ mod tests {
             column_family: "default".to_owned(),
             before: Box::new(RangeAssessment::without_loss("t", "/db", "default", range.clone())),
             range,
+            primitive: Primitive::CompactRange,
             bottommost: Bottommost::Default,
             cost_bytes: 0,
             largest_job_bytes: 0,

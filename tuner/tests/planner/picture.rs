@@ -70,6 +70,7 @@ pub fn parse_picture(text: &str) -> Result<Vec<Evidence>, String> {
                     evidence.column_families.entry(name.clone()).or_default();
                 }
             }
+            "primitives" => evidence.primitives.compact_files = rest.contains(&"compact_files"),
             "device" => {
                 let rate = parse_size(rest.first().ok_or("device needs a size")?)?;
                 evidence.device_bytes_per_second = Some(rate as f64);

@@ -26,6 +26,7 @@ use sexton_tuner::guard::{FamilyReadings, Readings};
 use sexton_tuner::latency::LatencyReading;
 use sexton_tuner::plan::{CompactRange, Flush, SetOptions, SetThrottle};
 use sexton_tuner::policy::{Mode, Policy, TimeSpan};
+use sexton_tuner::primitive::Primitive;
 use sexton_tuner::run::{
     Action, ActionId, ActionKind, Admission, Budget, Claim, DatabaseIdentity, DeviceId, Effect, Event,
     JobEnd, JobId, JobResult, JobStatus, KeptSetting, Ledger, Measurement, Moment, Offer, Place, ProcessId,
@@ -197,6 +198,7 @@ fn kind(words: Words<'_>) -> (ActionKind, Option<KeyRange>) {
                 column_family,
                 range: range.clone(),
                 before: Box::new(assessed(&range, relief)),
+                primitive: Primitive::CompactRange,
                 bottommost: Bottommost::ForceOptimized,
                 cost_bytes: cost,
                 largest_job_bytes: cost,

@@ -8,6 +8,7 @@ use crate::cost::Bottommost;
 use crate::evidence::SstFile;
 use crate::guard::Readings;
 use crate::key::Key;
+use crate::plan::primitive::Primitive;
 use crate::plan::{CompactRange, Flush, SetOptions, SetThrottle};
 use crate::policy::{Mode, TimeSpan};
 use crate::range::KeyRange;
@@ -619,6 +620,7 @@ fn compaction(range: KeyRange, cost_bytes: u64, before: &RangeAssessment) -> Act
         column_family: COLUMN_FAMILY.to_owned(),
         range,
         before: Box::new(before.clone()),
+        primitive: Primitive::CompactRange,
         bottommost: Bottommost::Default,
         cost_bytes,
         largest_job_bytes: cost_bytes,
