@@ -224,7 +224,7 @@ pub fn verdict(claim: &Claim<'_>, after: &[RangeAssessment]) -> Verdict {
     let at_pace = claim.seen.pain_at_pace();
     let fell = before.pain_seconds_per_second - at_pace;
     let is_pinned = claim.aftermath.is_some_and(Aftermath::is_pinned);
-    let had_nothing = claim.aftermath.is_some_and(Aftermath::had_nothing_to_drop);
+    let had_nothing = had_nothing_to_drop(before, claim.aftermath);
     let helped = !is_pinned
         && !had_nothing
         && fell > 0.0
@@ -252,14 +252,23 @@ pub fn verdict(claim: &Claim<'_>, after: &[RangeAssessment]) -> Verdict {
     }
 }
 
+/// Whether an action can have changed nothing: there were no deletions, and readers stepped over nothing else
+/// that it drops.
+fn had_nothing_to_drop(before: &RangeAssessment, aftermath: Option<&Aftermath>) -> bool {
+    before.hidden_per_seek() <= 0.0 && aftermath.is_some_and(Aftermath::had_nothing_to_drop)
+}
+
 /// The likely cause of a pain that stayed, and in words.
 fn cause(before: &RangeAssessment, now: &Now, aftermath: Option<&Aftermath>) -> (Cause, String) {
-    if aftermath.is_some_and(Aftermath::had_nothing_to_drop) {
+    if had_nothing_to_drop(before, aftermath) {
         let why =
             "there were no deletions to drop in its keys: it has changed nothing for readers".to_owned();
         return (Cause::NothingToDrop, why);
     }
     if let Some(found) = aftermath.and_then(kept) {
+        return found;
+    }
+    if let Some(found) = aftermath.filter(|_| before.is_mostly_hidden()).and_then(kept_hidden) {
         return found;
     }
     let (was, is) = (words::count(before.deletions), words::count(now.deletions));
@@ -275,6 +284,17 @@ fn cause(before: &RangeAssessment, now: &Now, aftermath: Option<&Aftermath>) -> 
         "the deletions are gone from the files ({was} before, {is} now), and what readers wait for does not show"
     );
     (Cause::Unknown, why)
+}
+
+/// Why entries that others hide have outlived an action that was for them. No file counts them.
+fn kept_hidden(aftermath: &Aftermath) -> Option<(Cause, String)> {
+    if aftermath.bytes_rewritten == 0 {
+        let why = "no file was rewritten, files were only moved".to_owned();
+        return Some((Cause::OnlyMoved, why));
+    }
+    let snapshots = aftermath.snapshots.filter(|count| *count > 0).map(words::count)?;
+    let why = format!("snapshots in the target ({snapshots} held) keep the versions that they see");
+    Some((Cause::PinnedBySnapshot, why))
 }
 
 /// Why deletions have outlived the action, where they have.

@@ -323,7 +323,7 @@ fn check_numbers(plan: &Plan) {
         assert!(!range.reason.is_empty());
         assert!(!range.is_estimated || range.tombstones_per_seek <= 0.0 || range.reason.contains("estimate"));
     }
-    let known: Vec<bool> = plan.assessments.iter().map(RangeAssessment::has_deletions).collect();
+    let known: Vec<bool> = plan.assessments.iter().map(RangeAssessment::has_dead_entries).collect();
     assert!(
         known.is_sorted_by(|one, two| one >= two),
         "a range without deletions comes before one with them"

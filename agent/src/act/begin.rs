@@ -272,11 +272,15 @@ fn is_snapshot_news(watched: &Watched, compact: &CompactRange, before: &Before) 
 }
 
 /// Whether the range's files hold no deletion any more, and memtables held none: a plan's actions can share
-/// files, and forcing the bottommost level rewrites them even for nothing.
+/// files, and forcing the bottommost level rewrites them even for nothing. Of entries that newer ones hide
+/// no file tells whether they are still there.
 fn nothing_left(kind: &ActionKind, files: Option<&SstRead>) -> bool {
     let (ActionKind::Compact(compact), Some(files)) = (kind, files) else { return false };
     let deletions = files.iter().filter(|file| is_inside(compact, file)).map(|file| file.deletions);
-    compact.before.memtable_tombstones_per_seek < 1.0 && deletions.sum::<u64>() == 0
+    let before = &compact.before;
+    before.memtable_tombstones_per_seek < 1.0
+        && before.hidden_per_seek() <= 0.0
+        && deletions.sum::<u64>() == 0
 }
 
 fn is_throttle(kind: &ActionKind) -> bool {

@@ -14,7 +14,7 @@ use sexton_inspect::facts::{DatabaseDirectory, Gap, Target};
 use sexton_inspect::layout::check_invariants;
 use sexton_journal::EventKind;
 use sexton_probe::{OpenWindow, Sentinel, SentinelReading, Slot, Thresholds, TotalsBy, WindowResult};
-use sexton_tuner::attention::{IteratorReads, Seen};
+use sexton_tuner::attention::{Parted, Seen};
 use sexton_tuner::evidence::{BlockFetches, Counters, Evidence, SentinelInterval, Window};
 use sexton_tuner::latency::Latencies;
 use sexton_tuner::ledger::PainLedger;
@@ -84,8 +84,8 @@ pub struct Watched {
     pub costs: CostFit,
     /// The same of each database by itself: what others lose changes nothing of what it is charged.
     pub database_costs: BTreeMap<PathBuf, CostFit>,
-    /// Which share of its block reads are its iterators'.
-    iterator_reads: IteratorReads,
+    /// What its windows have parted that its counters do not.
+    parted: Parted,
     /// The counts of its last window.
     pub seen: Window,
     /// What its windows have seen; `None` before what an earlier run knew was asked for.
@@ -212,7 +212,7 @@ impl Watched {
             latencies: Latencies::default(),
             costs: CostFit::default(),
             database_costs: BTreeMap::new(),
-            iterator_reads: IteratorReads::default(),
+            parted: Parted::default(),
             seen: Window::default(),
             pain: None,
             pain_kept: None,
@@ -429,9 +429,9 @@ impl Watched {
             }
         }
         let seen = result.operations.iter().map(|operation| &operation.observation);
-        let old_versions: u64 = seen.map(|it| it.old_versions().saturating_mul(it.weight)).sum();
+        let old_versions = seen.map(|it| it.old_versions().saturating_mul(it.weight)).sum();
+        self.parted.take(window, old_versions);
         self.sums.old_versions = self.sums.old_versions.saturating_add(old_versions);
-        self.iterator_reads.take(window);
         self.seen = *window;
         self.sums.totals = self.sums.totals.plus(window.total);
         self.sums.attributed = self.sums.attributed.plus(window.attributed);
@@ -460,8 +460,8 @@ impl Watched {
 
     /// What is known of it when it is decided whether to look at it.
     pub fn what_was_seen(&self, since_window_ns: Option<u64>) -> Seen<'_> {
-        let (costs, iterator_reads) = (self.costs.costs(), self.iterator_reads);
-        Seen { interval: &self.interval, costs, iterator_reads, since_window_ns }
+        let (costs, parted) = (self.costs.costs(), self.parted);
+        Seen { interval: &self.interval, costs, parted, since_window_ns }
     }
 
     /// What the kernel is to record of this target at first.

@@ -312,6 +312,16 @@ impl Observation {
         keys_skipped.saturating_sub(steps).saturating_sub(of_tombstones)
     }
 
+    /// Those of them that its positioning call stepped over, and those of its scan.
+    pub fn old_versions_by_part(&self) -> [u64; 2] {
+        let all = self.old_versions();
+        let Counters { keys_skipped, tombstones_skipped, .. } = self.seek;
+        let of_tombstones = tombstones_skipped.saturating_mul(KEYS_PER_TOMBSTONE);
+        // A call that looks backwards counts the entry that it finds.
+        let in_seek = keys_skipped.saturating_sub(of_tombstones).saturating_sub(1).min(all);
+        [in_seek, all - in_seek]
+    }
+
     /// Counters of all the operations that it stands for.
     pub fn weighted(&self) -> Counters {
         self.total().times(self.weight)

@@ -5,11 +5,11 @@
 //! the caller's own time in it, so there it is only a limit. Block reads are timed one by one where their
 //! function was found; a price for them is needed only for those that were not.
 
-use crate::facts::evidence::{BlockFetches, Counters, EventCosts, Observation, SentinelInterval, Window};
+use crate::facts::evidence::{
+    BlockFetches, Counters, EventCosts, KEYS_PER_TOMBSTONE, Observation, SentinelInterval,
+    TOMBSTONES_PER_RESEEK, Window,
+};
 use crate::loss::relief::CostFit;
-
-/// Keys that go with a tombstone: itself and the version that it hides.
-const KEYS_PER_TOMBSTONE: f64 = 2.0;
 
 /// Longest time and most events taken from one operation: sums over a window cannot overflow, and one
 /// broken record cannot outweigh all others.
@@ -33,8 +33,9 @@ impl EventCosts {
     /// Time an operation lost; the seek's part is at most its latency, the scan's at most its elapsed time.
     pub fn loss(&self, operation: &Observation) -> Loss {
         let reads_ns = reads_ns(operation, self.ns_per_block_read);
-        let seek = self.part(operation.seek, reads_ns.in_seek, operation.seek_latency_ns);
-        let scan = self.part(operation.scan, reads_ns.in_scan, operation.scan_elapsed_ns);
+        let [in_seek, in_scan] = dead(operation);
+        let seek = self.part((operation.seek, in_seek), reads_ns.in_seek, operation.seek_latency_ns);
+        let scan = self.part((operation.scan, in_scan), reads_ns.in_scan, operation.scan_elapsed_ns);
         Loss {
             lost_ns: seek.lost_ns + scan.lost_ns,
             relief_ns: seek.relief_ns + scan.relief_ns,
@@ -42,15 +43,14 @@ impl EventCosts {
         }
     }
 
-    fn part(&self, counters: Counters, reads_ns: f64, limit_ns: u64) -> Loss {
-        let tombstones_ns =
-            counters.tombstones_skipped.min(OPERATION_EVENTS_MAX) as f64 * self.ns_per_tombstone;
+    fn part(&self, (counters, dead): (Counters, DeadEntries), reads_ns: f64, limit_ns: u64) -> Loss {
+        let tombstones_ns = dead.as_tombstones() * self.ns_per_tombstone;
         let sum_ns = tombstones_ns + reads_ns;
         if sum_ns <= 0.0 {
             return Loss::default();
         }
         let lost_ns = sum_ns.min(limit_ns.min(OPERATION_NS_MAX) as f64);
-        let relieved_ns = tombstones_ns + reads_ns * dead_share(counters);
+        let relieved_ns = tombstones_ns + reads_ns * dead.share_of_keys(counters);
         Loss {
             lost_ns: lost_ns as u64,
             relief_ns: (lost_ns * relieved_ns / sum_ns) as u64,
@@ -80,22 +80,54 @@ pub(crate) fn reads_ns(operation: &Observation, ns_per_untimed_read: f64) -> Rea
     ReadsNs { in_seek: seek * ns_per_read, in_scan: scan * ns_per_read }
 }
 
-/// Share of the keys an operation stepped over that a compaction would drop, 0 to 1: and so the share of
-/// its block reads that it would be spared, for the blocks of a deleted span hold little else. With each
-/// tombstone goes about one older version, which `internal_key_skipped_count` counts too.
-fn dead_share(counters: Counters) -> f64 {
-    let dead = counters.tombstones_skipped.min(OPERATION_EVENTS_MAX) as f64 * KEYS_PER_TOMBSTONE;
-    let stepped_over = (counters.keys_skipped as f64).max(counters.tombstones_skipped as f64);
-    if stepped_over > 0.0 { (dead / stepped_over).min(1.0) } else { 0.0 }
+/// What a part of an operation met and a compaction would drop.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct DeadEntries {
+    pub(crate) tombstones: f64,
+    pub(crate) old_versions: f64,
+    /// A compaction merges them into one value.
+    pub(crate) merge_operands: f64,
+    /// Seeks behind range tombstones.
+    pub(crate) reseeks: f64,
+}
+
+/// What the seek and the scan of an operation met of that.
+pub(crate) fn dead(operation: &Observation) -> [DeadEntries; 2] {
+    let believed = |count: u64| count.min(OPERATION_EVENTS_MAX) as f64;
+    let [of_seek, of_scan] = operation.old_versions_by_part();
+    [(operation.seek, of_seek), (operation.scan, of_scan)].map(|(counters, old_versions)| DeadEntries {
+        tombstones: believed(counters.tombstones_skipped),
+        old_versions: believed(old_versions),
+        merge_operands: believed(counters.merge_operands),
+        reseeks: believed(counters.range_deletion_reseeks),
+    })
+}
+
+impl DeadEntries {
+    /// Tombstones that take as long: the time of one has that of the version in it that it hides.
+    pub(crate) fn as_tombstones(self) -> f64 {
+        let of_old_versions = self.old_versions / KEYS_PER_TOMBSTONE as f64;
+        let of_reseeks = self.reseeks * TOMBSTONES_PER_RESEEK as f64;
+        self.tombstones + of_old_versions + self.merge_operands + of_reseeks
+    }
+
+    /// Share of the keys that were stepped over which a compaction would drop, 0 to 1: and so the share of
+    /// the block reads that it would be spared, for the blocks of a deleted span hold little else. With each
+    /// tombstone goes about one older version, which `internal_key_skipped_count` counts too.
+    fn share_of_keys(self, counters: Counters) -> f64 {
+        let dead = self.tombstones * KEYS_PER_TOMBSTONE as f64 + self.old_versions + self.merge_operands;
+        let stepped_over = (counters.keys_skipped as f64).max(self.tombstones).max(self.merge_operands);
+        if stepped_over > 0.0 { (dead / stepped_over).min(1.0) } else { 0.0 }
+    }
 }
 
 /// Time one operation lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
-    /// To tombstones and to block misses.
+    /// To tombstones, older versions, merge operands, range tombstones and block misses.
     pub lost_ns: u64,
-    /// The part that compaction relieves: stepping over tombstones, and reading the blocks that hold
-    /// them. Never more than all of it.
+    /// The part that compaction relieves: stepping over what it drops, and reading the blocks that hold
+    /// that. Never more than all of it.
     pub relief_ns: u64,
     /// The part that went into block misses.
     pub block_read_ns: u64,
@@ -106,16 +138,56 @@ pub(crate) struct Events {
     pub(crate) tombstones: u64,
     pub(crate) block_reads: u64,
     pub(crate) block_cache_hits: u64,
+    pub(crate) hidden: Hidden,
+    /// Calls of `Next` and `Prev`.
+    pub(crate) steps: u64,
 }
 
 pub(crate) fn events(operation: &Observation) -> Events {
     let total = operation.total();
+    let believed = |count: u64| count.min(OPERATION_EVENTS_MAX);
     Events {
-        tombstones: total.tombstones_skipped.min(OPERATION_EVENTS_MAX),
-        block_reads: total.block_reads.min(OPERATION_EVENTS_MAX),
-        block_cache_hits: total.block_cache_hits.min(OPERATION_EVENTS_MAX),
+        tombstones: believed(total.tombstones_skipped),
+        block_reads: believed(total.block_reads),
+        block_cache_hits: believed(total.block_cache_hits),
+        hidden: Hidden {
+            old_versions: believed(operation.old_versions()),
+            merge_operands: believed(total.merge_operands),
+            reseeks: believed(total.range_deletion_reseeks),
+        },
+        steps: believed(operation.steps.unwrap_or(0)),
     }
 }
+
+/// What an operation met beside point tombstones that a compaction drops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hidden {
+    pub(crate) old_versions: u64,
+    pub(crate) merge_operands: u64,
+    /// Seeks behind range tombstones.
+    pub(crate) reseeks: u64,
+}
+
+impl Hidden {
+    /// Time that it takes, in old versions that take as long.
+    pub(crate) fn units(self) -> u64 {
+        let as_tombstones = self.merge_operands + self.reseeks * TOMBSTONES_PER_RESEEK;
+        self.old_versions + as_tombstones * UNITS_PER_TOMBSTONE
+    }
+
+    /// The part of it that is reseeks.
+    pub(crate) fn units_of_reseeks(self) -> u64 {
+        Hidden { reseeks: self.reseeks, ..Hidden::default() }.units()
+    }
+
+    /// Entries that it is.
+    pub(crate) fn entries(self) -> u64 {
+        self.old_versions + self.merge_operands
+    }
+}
+
+/// Old versions that take as long as one tombstone.
+pub(crate) const UNITS_PER_TOMBSTONE: u64 = KEYS_PER_TOMBSTONE;
 
 /// By how much a window's pain is multiplied: the same for all databases of a target, as nothing says of
 /// which database a record was that was lost, or what was counted while no window was open.
@@ -142,9 +214,16 @@ impl Scale {
             let known = in_window > 0 && sentinel.duration_ns > 0 && window.duration_ns > 0;
             known.then(|| rate(in_sentinel, sentinel.duration_ns) / rate(in_window, window.duration_ns))
         };
-        let tombstones = ratio(sentinel.counters.tombstones_skipped, followed.tombstones_skipped);
+        let dead = |counters: Counters| {
+            let reseeks = counters.range_deletion_reseeks.saturating_mul(TOMBSTONES_PER_RESEEK);
+            counters.tombstones_skipped.saturating_add(counters.merge_operands).saturating_add(reseeks)
+        };
+        let of_dead = ratio(dead(sentinel.counters), dead(followed));
         let reads = || ratio(sentinel.counters.block_reads, followed.block_reads);
-        let sentinel = tombstones.or_else(reads).unwrap_or(1.0).clamp(SENTINEL_SCALE.0, SENTINEL_SCALE.1);
+        // Older versions are among the keys skipped, with those that readers have asked for.
+        let keys = || ratio(sentinel.counters.keys_skipped, followed.keys_skipped);
+        let sentinel =
+            of_dead.or_else(reads).or_else(keys).unwrap_or(1.0).clamp(SENTINEL_SCALE.0, SENTINEL_SCALE.1);
         Scale { lost_records, sentinel }
     }
 

@@ -8,7 +8,7 @@
 use crate::facts::evidence::{
     BlockFetches, BlockReadSource, Counters, EventCosts, NS_PER_BLOCK_READ_DEFAULT, Observation,
 };
-use crate::loss::read_time::reads_ns;
+use crate::loss::read_time::{DeadEntries, dead, reads_ns};
 use serde::{Deserialize, Serialize};
 
 /// What of earlier windows is left when a new one comes in: the last five make up two thirds of a fit.
@@ -72,7 +72,8 @@ struct Timed {
 
 /// One operation's part that goes into a fit.
 struct Part {
-    counters: Counters,
+    /// What it stepped over, in the tombstones that take as long.
+    tombstones: f64,
     /// Of them were not timed.
     untimed_reads: f64,
     /// Without the timed block reads.
@@ -125,15 +126,17 @@ fn parts(operation: &Observation) -> [Part; 2] {
     let timed_ns = reads_ns(operation, 0.0);
     let reads = operation.total().block_reads;
     let untimed = reads.saturating_sub(operation.block_fetches.count) as f64 / reads.max(1) as f64;
-    let part = |counters: Counters, elapsed_ns: u64, timed_ns: f64, tombstones_min: u64| Part {
-        counters,
-        untimed_reads: counters.block_reads as f64 * untimed,
-        latency_ns: elapsed_ns as f64 - timed_ns,
-        tombstones_min,
-    };
+    let [in_seek, in_scan] = dead(operation).map(DeadEntries::as_tombstones);
+    let part =
+        |(counters, tombstones): (Counters, f64), elapsed_ns: u64, timed_ns: f64, tombstones_min: u64| Part {
+            tombstones,
+            untimed_reads: counters.block_reads as f64 * untimed,
+            latency_ns: elapsed_ns as f64 - timed_ns,
+            tombstones_min,
+        };
     [
-        part(operation.seek, operation.seek_latency_ns, timed_ns.in_seek, SEEK_TOMBSTONES_MIN),
-        part(operation.scan, operation.scan_elapsed_ns, timed_ns.in_scan, SCAN_TOMBSTONES_MIN),
+        part((operation.seek, in_seek), operation.seek_latency_ns, timed_ns.in_seek, SEEK_TOMBSTONES_MIN),
+        part((operation.scan, in_scan), operation.scan_elapsed_ns, timed_ns.in_scan, SCAN_TOMBSTONES_MIN),
     ]
 }
 
@@ -155,12 +158,12 @@ impl Sums {
 
     /// Adds an operation's part, where it tells anything.
     fn add(&mut self, part: &Part) {
-        let has_tombstones = part.counters.tombstones_skipped >= part.tombstones_min;
+        let has_tombstones = part.tombstones >= part.tombstones_min as f64;
         let has_reads = part.untimed_reads >= BLOCK_READS_MIN as f64;
         if part.latency_ns < 1.0 || !(has_tombstones || has_reads) {
             return;
         }
-        let tombstones = part.counters.tombstones_skipped as f64 / part.latency_ns;
+        let tombstones = part.tombstones / part.latency_ns;
         let reads = part.untimed_reads / part.latency_ns;
         self.tombstones += tombstones;
         self.reads += reads;

@@ -3,6 +3,7 @@
 pub mod compact_files;
 pub(crate) mod compaction_simulator;
 pub mod cost;
+pub(crate) mod hidden_entries;
 pub(crate) mod kept;
 mod level_view;
 mod placed;

@@ -222,6 +222,43 @@ impl Placement {
         self.grid.len()
     }
 
+    /// Entries between each place of the grid and the next one, as far as the keys' order tells.
+    pub(crate) fn lengths(&self) -> Vec<f64> {
+        lengths(&self.grid)
+    }
+
+    /// How much of something comes before a key, by its running sums.
+    pub(crate) fn before(&self, sums: &[f64], key: &Key) -> f64 {
+        self.on_grid(key).of(sums)
+    }
+
+    /// From where to where on the grid an operation went. Where its end is not known, it went as far as it
+    /// takes to step over as many entries as it did.
+    pub(crate) fn walked(&self, operation: &Observation) -> Option<(usize, usize)> {
+        let last = self.grid.len().checked_sub(1)?;
+        let legs = legs(operation, self.ruler.first()?, self.ruler.last()?);
+        if let Some((low, high)) = legs.iter().find_map(Leg::span) {
+            let first = self.grid.partition_point(|other| *other <= self.ruler.at(low)).saturating_sub(1);
+            let behind = self.grid.partition_point(|other| *other < self.ruler.at(high)).min(last);
+            return (first < behind).then_some((first, behind));
+        }
+        let leg = legs.first()?;
+        let stepped_over = operation.total().keys_skipped as f64;
+        let from = self.ruler.at(leg.from);
+        let grid = match leg.is_forward {
+            true => {
+                let first = self.grid.partition_point(|other| *other <= from).saturating_sub(1);
+                (first, first_where(first, last, |to| within(&self.entries, (first, to)) >= stepped_over))
+            }
+            false => {
+                let behind = self.grid.partition_point(|other| *other < from).min(last);
+                let is_enough = |back: usize| within(&self.entries, (behind - back, behind)) >= stepped_over;
+                (behind - first_where(0, behind, is_enough), behind)
+            }
+        };
+        (grid.0 < grid.1).then_some(grid)
+    }
+
     /// Where a file lies on the grid.
     pub(crate) fn span_of(&self, file: &SstFile) -> (usize, usize) {
         let (low, high) = Mark::around(file);
@@ -258,6 +295,11 @@ impl Placement {
         let (low, high) = (at(behind.saturating_sub(1)), at(behind));
         let part = if high > low { ((place - low) / (high - low)).clamp(0.0, 1.0) } else { 1.0 };
         OnGrid { behind, part }
+    }
+
+    /// Deletions of files between two places of the grid.
+    pub(crate) fn deletions_between(&self, grid: (usize, usize)) -> f64 {
+        within(&self.deletions, grid)
     }
 
     /// Deletions before a key: in files and in memtables.

@@ -1,9 +1,13 @@
-//! Tombstones that a RocksDB snapshot keeps, known before anything is written.
+//! Tombstones and hidden entries that a RocksDB snapshot keeps, known before anything is written.
 //!
 //! A compaction drops a tombstone with the older entry that it hides, and keeps both while a snapshot sees
 //! that entry. Files do not say which tombstone hides what. But only tombstones newer than the snapshot are
 //! kept, and they hide what there is in the same keys: where no entry is older than the snapshot, as in a
 //! queue whose keys are all younger, nothing is kept however long the snapshot is held.
+//!
+//! What it keeps of entries that newer ones hide is worked out where readers met them
+//! ([`crate::lsm::kept`]). What younger snapshots keep is not known: an action that relieves nothing for them
+//! backs off.
 
 use super::Rule;
 use super::rules::Refused;
@@ -34,8 +38,8 @@ impl Counts {
     }
 }
 
-/// Whether a compaction would drop tombstones that readers of a range skip, in spite of the snapshots that
-/// are held. `family` is its column family.
+/// Whether a compaction would drop what readers of a range step over, in spite of the snapshots that are
+/// held. `family` is its column family.
 pub(crate) fn can_be_dropped(
     range: &RangeAssessment,
     family: &Family,
@@ -47,13 +51,21 @@ pub(crate) fn can_be_dropped(
     let memtable_share =
         if known > 0.0 { (range.memtable_tombstones_per_seek / known).clamp(0.0, 1.0) } else { 0.0 };
     let memtables = range.column_family.as_ref().and_then(|name| evidence.memtables.get(name));
-    let kept = counts.share_kept(memtable_share, memtables.copied().unwrap_or_default());
+    let of_tombstones = counts.share_kept(memtable_share, memtables.copied().unwrap_or_default());
+    let of_hidden = if counts.hidden > 0.0 { counts.hidden_kept / counts.hidden } else { 0.0 };
+    let parts = [(known, of_tombstones), (range.hidden_per_seek(), of_hidden)];
+    let all: f64 = parts.iter().map(|(weight, _)| weight).sum();
+    let kept = match all > 0.0 {
+        true => parts.iter().map(|(weight, kept)| weight * kept).sum::<f64>() / all,
+        false => of_tombstones,
+    };
     if kept < KEPT_SHARE_MIN {
         return Ok(());
     }
+    let what = if range.hidden_per_seek() > 0.0 { "tombstones and hidden entries" } else { "tombstones" };
     let reason = format!(
-        "the oldest RocksDB snapshot (sequence number {}) may keep {} of its tombstones: in its files {} of {} are \
-         newer, and it sees {} of {} other entries there",
+        "the oldest RocksDB snapshot (sequence number {}) may keep {} of its {what}: in its files {} of {} deletions \
+         are newer, and it sees {} of {} other entries there",
         snapshot.sequence,
         words::percent(kept),
         words::number(counts.newer_deletions),

@@ -173,15 +173,10 @@ impl Case<'_> {
     }
 }
 
-/// Whether a range's tombstones, as far as it is known where they lie, lie in memtables for the most part.
+/// Whether what is dead in a range, as far as it is known where it lies, lies in memtables for the most part.
 pub(crate) fn are_in_memtables(range: &RangeAssessment) -> bool {
-    let known = range.tombstones_per_seek - range.unexplained_tombstones_per_seek;
-    mostly(range.memtable_tombstones_per_seek, known)
-}
-
-/// Whether so many of all tombstones are most of them.
-pub(crate) fn mostly(in_memtables: f64, all: f64) -> bool {
-    all > 0.0 && in_memtables >= all * MEMTABLE_SHARE_MIN
+    let known = range.tombstones_per_seek - range.unexplained_tombstones_per_seek + range.hidden_per_seek();
+    known > 0.0 && range.memtable_tombstones_per_seek >= known * MEMTABLE_SHARE_MIN
 }
 
 /// Share of the bytes that compacting a range rewrites which it drops: deletions, and about one older entry

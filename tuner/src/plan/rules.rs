@@ -58,18 +58,24 @@ pub(crate) fn may_be_acted_on(policy: &TargetPolicy, evidence: &Evidence) -> Res
     }
 }
 
-/// Whether doing something about its tombstones would help a range's readers.
+/// Whether doing something about what is dead in it would help a range's readers.
 pub(crate) fn helps(range: &RangeAssessment) -> Result<(), Refused> {
     let pain = words::pain(range.pain_seconds_per_second);
     let enough = range.pain_seconds_per_second * RELIEF_SHARE_MIN;
     if range.relief_seconds_per_second < enough
         && range.relief_seconds_per_second + range.unexplained_seconds_per_second >= enough
     {
+        let what = match range.unexplained_tombstones_per_seek > 0.0 {
+            true => format!(
+                "of {} tombstones that each operation skips {} are",
+                words::number(range.tombstones_per_seek),
+                words::number(range.unexplained_tombstones_per_seek),
+            ),
+            false => "most of the hidden entries that each operation steps over are".to_owned(),
+        };
         let reason = format!(
-            "of {} tombstones that each operation skips {} are neither in SST files nor known to be in memtables: \
-             whether a compaction would drop them is not known",
-            words::number(range.tombstones_per_seek),
-            words::number(range.unexplained_tombstones_per_seek),
+            "{what} neither in SST files nor known to be in memtables: whether a compaction would drop them is not \
+             known"
         );
         return Err((Rule::Unexplained, reason));
     }
@@ -77,7 +83,7 @@ pub(crate) fn helps(range: &RangeAssessment) -> Result<(), Refused> {
         let misses = words::number(range.misses_per_seek);
         let relief = words::pain(range.relief_seconds_per_second);
         let reason = format!(
-            "of {pain} only {relief} are lost to tombstones: readers wait for {misses} block reads each"
+            "of {pain} only {relief} are lost to what a compaction drops: readers wait for {misses} block reads each"
         );
         return Err((Rule::NoRelief, reason));
     }

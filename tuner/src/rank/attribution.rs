@@ -1,4 +1,4 @@
-//! Which ranges an operation's tombstones lie in.
+//! Which ranges an operation's tombstones lie in, and what else it stepped over.
 //!
 //! A record says where an operation began and how many tombstones it skipped, not where they lie. The SST
 //! files say how many deletions can lie there ([`crate::lsm::tombstone_placement`]), and it met them as they
@@ -12,7 +12,8 @@
 use crate::facts::evidence::{Observation, SeekKind};
 use crate::facts::key::Key;
 use crate::facts::range::KeyRange;
-use crate::loss::read_time::{Events, Loss, events};
+use crate::loss::read_time::{Events, Loss, UNITS_PER_TOMBSTONE, events};
+use crate::lsm::hidden_entries::{HiddenEntries, MetHidden};
 use crate::lsm::share::Share;
 use crate::lsm::tombstone_placement::{Met, Placement};
 use crate::rank::candidate::{CandidateInput, candidates};
@@ -23,6 +24,7 @@ use std::collections::BTreeMap;
 pub(crate) struct ColumnFamily<'a> {
     pub(crate) ranges: Vec<KeyRange>,
     placement: &'a Placement,
+    hidden: &'a HiddenEntries,
     /// Deletions before each range: in files and in memtables.
     deletions: Vec<(f64, f64)>,
     /// Number of the first range among all column families' ranges.
@@ -42,12 +44,12 @@ fn fresh_end(operation: &Observation) -> Option<&Key> {
 impl<'a> ColumnFamily<'a> {
     pub(crate) fn new(
         input: &CandidateInput<'_>,
-        placement: &'a Placement,
+        (placement, hidden): (&'a Placement, &'a HiddenEntries),
         first_range: u32,
     ) -> ColumnFamily<'a> {
         let ranges = candidates(input);
         let deletions = ranges.iter().map(|range| placement.deletions_before(&range.begin)).collect();
-        ColumnFamily { ranges, placement, deletions, first_range }
+        ColumnFamily { ranges, placement, hidden, deletions, first_range }
     }
 
     /// The range with this number among all column families' ranges.
@@ -68,10 +70,11 @@ impl<'a> ColumnFamily<'a> {
 
     /// One row per range in which the operation lost time; they add up to what the operation stands for.
     pub(crate) fn observation_shares(&self, operation: &Observation, loss: Loss) -> Vec<RangeRow> {
-        let Events { tombstones, block_reads, block_cache_hits } = events(operation);
+        let Events { tombstones, block_reads, block_cache_hits, hidden, steps } = events(operation);
         let (met, unexplained) = self.placement.met(operation, tombstones);
-        // By range: in files, in memtables, and those whose place is not known.
-        let mut parts: BTreeMap<usize, [u64; 3]> = BTreeMap::new();
+        // By range: tombstones in files, in memtables, and those whose place is not known; then what else is
+        // hidden in files, and what of it is in none.
+        let mut parts: BTreeMap<usize, [u64; 5]> = BTreeMap::new();
         let mut add = |index: usize, kind: usize, count: u64| {
             let part = parts.entry(index).or_default();
             part.get_mut(kind).into_iter().for_each(|sum| *sum += count);
@@ -81,38 +84,53 @@ impl<'a> ColumnFamily<'a> {
                 self.in_ranges(met, kind, count).into_iter().for_each(|(index, part)| add(index, kind, part));
             }
         }
+        let met_hidden = self.hidden.met(self.placement, operation);
+        let in_files = self.hidden_in_ranges(&met_hidden);
+        in_files.into_iter().for_each(|(index, part)| add(index, 3, part));
         let fresh =
             fresh_end(operation).map_or(self.ranges.len().saturating_sub(1), |key| self.index_of(key));
-        if unexplained > 0 || tombstones == 0 {
+        let units = tombstones * UNITS_PER_TOMBSTONE + hidden.units();
+        if unexplained > 0 || met_hidden.unexplained > 0 || units == 0 {
             add(fresh, 2, unexplained);
+            add(fresh, 4, met_hidden.unexplained);
         }
-        let mut taken = 0;
+        let (mut taken, mut taken_hidden) = (0, 0);
         let mut rows = Vec::with_capacity(parts.len());
-        for (index, [in_files, memtable_tombstones, unexplained_tombstones]) in parts {
-            let explained = taken + in_files + memtable_tombstones;
-            let end = explained + unexplained_tombstones;
+        for (index, [in_files, memtable_tombstones, unexplained_tombstones, hidden_here, hidden_nowhere]) in
+            parts
+        {
+            let explained = taken + (in_files + memtable_tombstones) * UNITS_PER_TOMBSTONE + hidden_here;
+            let end = explained + unexplained_tombstones * UNITS_PER_TOMBSTONE + hidden_nowhere;
+            let end_hidden = taken_hidden + hidden_here + hidden_nowhere;
             // Differences of running sums: the parts add up exactly.
-            let slice = |total: u64, from: u64, to: u64| match tombstones {
+            let slice = |total: u64, from: u64, to: u64| match units {
                 0 => total,
                 all => portion(total, to, all) - portion(total, from, all),
+            };
+            let of_hidden = |total: u64| {
+                portion(total, end_hidden, hidden.units()) - portion(total, taken_hidden, hidden.units())
             };
             let row = RangeRow {
                 range: self.first_range.saturating_add(u32::try_from(index).unwrap_or(u32::MAX)),
                 operations: 1,
-                tombstones: end - taken,
+                tombstones: in_files + memtable_tombstones + unexplained_tombstones,
                 memtable_tombstones,
                 unexplained_tombstones,
+                old_versions: of_hidden(hidden.old_versions),
+                merge_operands: of_hidden(hidden.merge_operands),
+                reseeks: of_hidden(hidden.reseeks),
+                steps: slice(steps, taken, end),
                 estimated: u64::from(operation.estimated),
                 block_reads: slice(block_reads, taken, end),
                 block_cache_hits: slice(block_cache_hits, taken, end),
                 lost_ns: slice(loss.lost_ns, taken, end),
                 relief_ns: slice(loss.relief_ns, taken, explained),
-                unexplained_ns: if tombstones == 0 { 0 } else { slice(loss.relief_ns, explained, end) },
+                unexplained_ns: if units == 0 { 0 } else { slice(loss.relief_ns, explained, end) },
                 block_read_ns: slice(loss.block_read_ns, taken, end),
                 share: Share::default(),
             };
             rows.push(row.times(operation.weight));
-            taken = end;
+            (taken, taken_hidden) = (end, end_hidden);
         }
         rows
     }
@@ -131,10 +149,37 @@ impl<'a> ColumnFamily<'a> {
             return Vec::new();
         }
         let first = self.deletions.partition_point(|before| of(*before) <= low).saturating_sub(1);
+        let before = |index: usize| self.deletions.get(index).map_or(f64::INFINITY, |before| of(*before));
+        self.parted(first, count, (low, high), before)
+    }
+
+    /// The same of what is hidden.
+    fn hidden_in_ranges(&self, met: &MetHidden) -> Vec<(usize, u64)> {
+        let sums = self.hidden.sums();
+        let at = |place: usize| sums.get(place).or(sums.last()).copied().unwrap_or(0.0);
+        let (low, high) = (at(met.grid.0), at(met.grid.1));
+        if met.in_files == 0 || high <= low {
+            return Vec::new();
+        }
+        let of = |range: &KeyRange| self.placement.before(sums, &range.begin);
+        let first = self.ranges.partition_point(|range| of(range) <= low).saturating_sub(1);
+        let before = |index: usize| self.ranges.get(index).map_or(f64::INFINITY, of);
+        self.parted(first, met.in_files, (low, high), before)
+    }
+
+    /// A count that lies between two sums, in parts of the ranges from the first on; `before` is what comes
+    /// before a range.
+    fn parted(
+        &self,
+        first: usize,
+        count: u64,
+        (low, high): (f64, f64),
+        before: impl Fn(usize) -> f64,
+    ) -> Vec<(usize, u64)> {
         let mut given = 0;
         let mut parts = Vec::new();
         for index in first..self.ranges.len() {
-            let end = self.deletions.get(index + 1).map_or(f64::INFINITY, |before| of(*before)).min(high);
+            let end = before(index + 1).min(high);
             let share = ((end - low) / (high - low)).clamp(0.0, 1.0);
             let up_to = ((count as f64 * share).round() as u64).clamp(given, count);
             if up_to > given {
@@ -187,13 +232,17 @@ mod tests {
             Just(SeekKind::SeekToLast)
         ];
         let counters = || {
-            (0u64..200_000, 0u64..200_000, 0u64..500).prop_map(
-                |(tombstones_skipped, keys_skipped, block_reads)| Counters {
-                    tombstones_skipped,
-                    keys_skipped,
-                    block_reads,
-                    block_cache_hits: block_reads * 7,
-                    ..Counters::default()
+            (0u64..200_000, 0u64..200_000, 0u64..500, 0u64..900, 0u64..90).prop_map(
+                |(tombstones_skipped, keys_skipped, block_reads, merge_operands, range_deletion_reseeks)| {
+                    Counters {
+                        tombstones_skipped,
+                        keys_skipped,
+                        merge_operands,
+                        range_deletion_reseeks,
+                        block_reads,
+                        block_cache_hits: block_reads * 7,
+                        ..Counters::default()
+                    }
                 },
             )
         };
@@ -212,6 +261,7 @@ mod tests {
                     (end_key, block_fetches, weight);
                 (operation.seek, operation.seek_latency_ns) = (seek, seek_latency_ns);
                 (operation.scan, operation.scan_elapsed_ns) = (scan, scan_elapsed_ns);
+                operation.steps = (weight % 2 == 0).then_some(weight);
                 operation
             },
         )
@@ -246,7 +296,8 @@ mod tests {
             range_bytes_max: 1 << 30,
             density: 0.1,
         };
-        let family = ColumnFamily::new(&input, &placement, 0);
+        let hidden = HiddenEntries::of(&files, &placement, &[operation]);
+        let family = ColumnFamily::new(&input, (&placement, &hidden), 0);
         let shares = family.observation_shares(operation, EventCosts::default().loss(operation));
         let begin = |number| family.range(number).map(|range| range.begin.clone()).unwrap_or_default();
         let elsewhere = |share: &RangeRow| share.memtable_tombstones + share.unexplained_tombstones;
@@ -308,7 +359,8 @@ mod tests {
                 range_bytes_max,
                 density: 0.1,
             };
-            let family = ColumnFamily::new(&input, &placement, 7);
+            let hidden = HiddenEntries::of(&files, &placement, &[&operation]);
+            let family = ColumnFamily::new(&input, (&placement, &hidden), 7);
             let loss = EventCosts::default().loss(&operation);
             let shares = family.observation_shares(&operation, loss);
             let sum = |value: fn(&RangeRow) -> u64| shares.iter().map(value).sum::<u64>();
@@ -319,6 +371,9 @@ mod tests {
             prop_assert_eq!(sum(|share| share.relief_ns + share.unexplained_ns), loss.relief_ns * weight);
             prop_assert_eq!(sum(|share| share.block_read_ns), loss.block_read_ns * weight);
             prop_assert_eq!(sum(|share| share.block_cache_hits), total.block_cache_hits);
+            prop_assert_eq!(sum(|share| share.old_versions), operation.old_versions() * weight);
+            prop_assert_eq!(sum(|share| share.merge_operands), total.merge_operands);
+            prop_assert_eq!(sum(|share| share.reseeks), total.range_deletion_reseeks);
             for share in &shares {
                 prop_assert!(share.memtable_tombstones + share.unexplained_tombstones <= share.tombstones);
                 prop_assert!(share.relief_ns + share.unexplained_ns <= share.lost_ns + weight);

@@ -3,6 +3,7 @@
 use crate::facts::evidence::{Evidence, Observation, SstFile};
 use crate::facts::options::ColumnFamilyOptions;
 use crate::lsm::cost::Levels;
+use crate::lsm::hidden_entries::HiddenEntries;
 use crate::lsm::kept::KeptBySnapshot;
 use crate::lsm::tombstone_placement::Placement;
 use crate::rank::relief_map::ReliefMap;
@@ -16,6 +17,8 @@ pub struct Family {
     pub(crate) levels: Levels,
     /// What its files hold where.
     pub(crate) placement: Placement,
+    /// And where entries lie that others hide.
+    pub(crate) hidden: HiddenEntries,
     /// Where its readers lose time to what they hold.
     pub(crate) relief: ReliefMap,
     /// What the oldest RocksDB snapshot may keep, while one is held.
@@ -48,10 +51,14 @@ impl Family {
         let options = evidence.options_of(name);
         let levels = Levels::of_linked(&files, &options, &evidence.linked_files);
         let placement = Placement::of(&files, observations, evidence.memtables.get(name).copied());
-        let relief = ReliefMap::of(&placement, observations, &evidence.event_costs());
+        let hidden = HiddenEntries::of(&files, &placement, observations);
+        let relief = ReliefMap::of(&placement, &hidden, observations, &evidence.event_costs());
         let snapshot = evidence.oldest_snapshot.as_ref();
-        let kept = snapshot.map(|snapshot| KeptBySnapshot::of(&files, &placement, snapshot));
-        Family { levels, placement, relief, kept, options }
+        let kept = snapshot.map(|snapshot| {
+            let kept = KeptBySnapshot::of(&files, &placement, snapshot);
+            kept.with_hidden(&placement, &hidden, observations)
+        });
+        Family { levels, placement, hidden, relief, kept, options }
     }
 }
 

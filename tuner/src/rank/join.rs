@@ -16,6 +16,14 @@ pub struct RangeRow {
     pub memtable_tombstones: u64,
     /// Those of them that are neither in an SST file nor, as far as is known, in a memtable.
     pub unexplained_tombstones: u64,
+    /// Older versions of keys stepped over there.
+    pub old_versions: u64,
+    /// Merge operands.
+    pub merge_operands: u64,
+    /// Seeks behind range tombstones.
+    pub reseeks: u64,
+    /// Calls of `Next` and `Prev` there.
+    pub steps: u64,
     /// Operations whose tombstones are an estimate.
     pub estimated: u64,
     /// Block-cache misses there.
@@ -24,9 +32,10 @@ pub struct RangeRow {
     pub block_cache_hits: u64,
     /// Time lost there.
     pub lost_ns: u64,
-    /// The part of it that goes with tombstones whose place is known: what compaction would relieve.
+    /// The part of it that goes with what is dead and in a place that is known: what compaction would
+    /// relieve.
     pub relief_ns: u64,
-    /// The part that goes with the unexplained ones.
+    /// The part that goes with what is unexplained.
     pub unexplained_ns: u64,
     /// The block misses' part of it.
     pub block_read_ns: u64,
@@ -54,11 +63,15 @@ const RANGE: &str = "range";
 /// A column of `UInt64`, and its place in a row.
 type Field = (&'static str, fn(&mut RangeRow) -> &mut u64);
 
-const OPERATION_FIELDS: [Field; 11] = [
+const OPERATION_FIELDS: [Field; 15] = [
     ("operations", |row| &mut row.operations),
     ("tombstones", |row| &mut row.tombstones),
     ("memtable_tombstones", |row| &mut row.memtable_tombstones),
     ("unexplained_tombstones", |row| &mut row.unexplained_tombstones),
+    ("old_versions", |row| &mut row.old_versions),
+    ("merge_operands", |row| &mut row.merge_operands),
+    ("reseeks", |row| &mut row.reseeks),
+    ("steps", |row| &mut row.steps),
     ("estimated", |row| &mut row.estimated),
     ("block_reads", |row| &mut row.block_reads),
     ("block_cache_hits", |row| &mut row.block_cache_hits),
@@ -132,6 +145,10 @@ mod tests {
                 tombstones,
                 memtable_tombstones: tombstones / 2,
                 unexplained_tombstones: tombstones / 3,
+                old_versions: tombstones * 3,
+                merge_operands: tombstones / 5,
+                reseeks: tombstones / 7,
+                steps: tombstones / 11,
                 estimated: tombstones % 2,
                 block_reads,
                 block_cache_hits: block_reads * 9,
@@ -166,6 +183,10 @@ mod tests {
                 row.tombstones += share.tombstones;
                 row.memtable_tombstones += share.memtable_tombstones;
                 row.unexplained_tombstones += share.unexplained_tombstones;
+                row.old_versions += share.old_versions;
+                row.merge_operands += share.merge_operands;
+                row.reseeks += share.reseeks;
+                row.steps += share.steps;
                 row.estimated += share.estimated;
                 row.block_reads += share.block_reads;
                 row.block_cache_hits += share.block_cache_hits;

@@ -14,12 +14,14 @@ pub use self::families::{Families, Family, OBSERVATIONS_MAX, families};
 pub(crate) use self::quiet::quiet_ranges;
 
 use self::families::{by_column_family, observations_of};
-use crate::facts::evidence::{BlockReadSource, EventCosts, Evidence, Observation, SstFile};
+use crate::facts::evidence::{
+    BlockReadSource, EventCosts, Evidence, KEYS_PER_TOMBSTONE, Observation, SstFile, TOMBSTONES_PER_RESEEK,
+};
 use crate::facts::range::KeyRange;
 use crate::loss::read_time::{Events, Scale, events};
 use crate::lsm::cost::{Bottommost, Levels};
 use crate::lsm::share::Share;
-use crate::plan::remedy::mostly;
+use crate::plan::remedy::are_in_memtables;
 use crate::policy::{Policy, TargetPolicy};
 use crate::rank::attribution::ColumnFamily;
 use crate::rank::candidate::CandidateInput;
@@ -69,6 +71,18 @@ pub struct RangeAssessment {
     /// asked: nothing is promised for them.
     #[serde(default)]
     pub unexplained_tombstones_per_seek: f64,
+    /// Older versions of keys stepped over in it per such operation.
+    #[serde(default)]
+    pub old_versions_per_seek: f64,
+    /// Merge operands merged in it per such operation.
+    #[serde(default)]
+    pub merge_operands_per_seek: f64,
+    /// Seeks behind range tombstones in it per such operation.
+    #[serde(default)]
+    pub reseeks_per_seek: f64,
+    /// Calls of `Next` and `Prev` in it per such operation, as far as they were counted.
+    #[serde(default)]
+    pub steps_per_seek: f64,
     /// Whether tombstones are an estimate: keys of all kinds, by the iterators' own count.
     #[serde(default)]
     pub is_estimated: bool,
@@ -92,9 +106,10 @@ pub struct RangeAssessment {
     pub density: f64,
     /// Reader time lost in it per second of wall clock.
     pub pain_seconds_per_second: f64,
-    /// The part of the pain that goes with tombstones whose place is known: what compaction would relieve.
+    /// The part of the pain that goes with what is dead and in a place that is known: what compaction would
+    /// relieve.
     pub relief_seconds_per_second: f64,
-    /// The part of the pain that goes with the unexplained ones.
+    /// The part of the pain that goes with what is dead and in no place that is known.
     #[serde(default)]
     pub unexplained_seconds_per_second: f64,
     /// The block misses' part of the pain, relieved or not.
@@ -126,6 +141,10 @@ impl RangeAssessment {
             tombstones_per_seek: 0.0,
             memtable_tombstones_per_seek: 0.0,
             unexplained_tombstones_per_seek: 0.0,
+            old_versions_per_seek: 0.0,
+            merge_operands_per_seek: 0.0,
+            reseeks_per_seek: 0.0,
+            steps_per_seek: 0.0,
             is_estimated: false,
             misses_per_seek: 0.0,
             seconds_per_miss: 0.0,
@@ -158,9 +177,24 @@ impl RangeAssessment {
         }
     }
 
-    /// Whether deletions are known to be in it, in SST files or in memtables.
-    pub fn has_deletions(&self) -> bool {
-        self.deletions > 0 || self.memtable_tombstones_per_seek > 0.0
+    /// Whether anything is known to be in it that a compaction drops: deletions in SST files or in memtables,
+    /// or what newer entries hide.
+    pub fn has_dead_entries(&self) -> bool {
+        self.deletions > 0 || self.memtable_tombstones_per_seek > 0.0 || self.hidden_per_seek() > 0.0
+    }
+
+    /// Time that operations lost in it to what entries hide that are no point tombstones: in tombstones that
+    /// take as long, per operation.
+    pub fn hidden_per_seek(&self) -> f64 {
+        self.old_versions_per_seek / KEYS_PER_TOMBSTONE as f64
+            + self.merge_operands_per_seek
+            + self.reseeks_per_seek * TOMBSTONES_PER_RESEEK as f64
+    }
+
+    /// Whether most of what a compaction would drop in it is that.
+    pub(crate) fn is_mostly_hidden(&self) -> bool {
+        let hidden = self.hidden_per_seek();
+        hidden > 0.0 && hidden >= self.tombstones_per_seek - self.unexplained_tombstones_per_seek
     }
 }
 
@@ -209,13 +243,13 @@ fn left_out(evidence: &Evidence) -> f64 {
     evidence.observations.len() as f64 / observations_of(evidence).len().max(1) as f64
 }
 
-/// Ranges with deletions before those of which none is known, greatest relief per byte first, then greatest
-/// pain; equal ones by name and keys, so that the order is total.
+/// Ranges with something to drop before those of which nothing is known, greatest relief per byte first, then
+/// greatest pain; equal ones by name and keys, so that the order is total.
 pub fn compare(one: &RangeAssessment, two: &RangeAssessment) -> std::cmp::Ordering {
     fn place(item: &RangeAssessment) -> (&str, &str, Option<&str>, &KeyRange) {
         (&item.target, &item.database, item.column_family.as_deref(), &item.range)
     }
-    (two.has_deletions().cmp(&one.has_deletions()))
+    (two.has_dead_entries().cmp(&one.has_dead_entries()))
         .then_with(|| two.relief_per_byte.total_cmp(&one.relief_per_byte))
         .then_with(|| two.pain_seconds_per_second.total_cmp(&one.pain_seconds_per_second))
         .then_with(|| place(one).cmp(&place(two)))
@@ -265,7 +299,7 @@ impl<'a> Picture<'a> {
             range_bytes_max: assessor.policy.range_bytes_max.bytes(),
             density: assessor.policy.thresholds.density,
         };
-        let cut = ColumnFamily::new(&input, &family.placement, self.next_range);
+        let cut = ColumnFamily::new(&input, (&family.placement, &family.hidden), self.next_range);
         let ranges = u32::try_from(cut.ranges.len()).unwrap_or(u32::MAX);
         self.next_range = self.next_range.saturating_add(ranges);
         self.file_shares.extend(cut.file_shares());
@@ -285,13 +319,17 @@ impl<'a> Picture<'a> {
         self.next_range = self.next_range.saturating_add(1);
         for observation in observations {
             let loss = assessor.costs.loss(observation);
-            let Events { tombstones, block_reads, block_cache_hits } = events(observation);
+            let Events { tombstones, block_reads, block_cache_hits, hidden, steps } = events(observation);
             let row = RangeRow {
                 range: number,
                 operations: 1,
                 tombstones,
                 memtable_tombstones: 0,
                 unexplained_tombstones: tombstones,
+                old_versions: hidden.old_versions,
+                merge_operands: hidden.merge_operands,
+                reseeks: hidden.reseeks,
+                steps,
                 estimated: u64::from(observation.estimated),
                 block_reads,
                 block_cache_hits,
@@ -328,14 +366,6 @@ impl Assessor<'_> {
         let per_operation = |count: u64| count as f64 / row.operations.max(1) as f64;
         let blocks = row.block_reads.saturating_add(row.block_cache_hits);
         let levels = levels.filter(|_| self.evidence.files_unseen.is_none());
-        let known = row.tombstones.saturating_sub(row.unexplained_tombstones);
-        let cost_bytes = levels.map(|levels| {
-            // What is flushed first would be moved down as it is, were the bottommost level not forced.
-            match mostly(row.memtable_tombstones as f64, known as f64) {
-                true => levels.predict(&range, Bottommost::Force).read_bytes,
-                false => levels.compaction_cost_bytes(&range),
-            }
-        });
         let relief = per_second(row.relief_ns as f64 / 1e9);
         let mut assessment = RangeAssessment {
             target: self.evidence.target.clone(),
@@ -347,6 +377,10 @@ impl Assessor<'_> {
             tombstones_per_seek: per_operation(row.tombstones),
             memtable_tombstones_per_seek: per_operation(row.memtable_tombstones),
             unexplained_tombstones_per_seek: per_operation(row.unexplained_tombstones),
+            old_versions_per_seek: per_operation(row.old_versions),
+            merge_operands_per_seek: per_operation(row.merge_operands),
+            reseeks_per_seek: per_operation(row.reseeks),
+            steps_per_seek: per_operation(row.steps),
             is_estimated: row.estimated > 0,
             misses_per_seek: per_operation(row.block_reads),
             seconds_per_miss: match row.block_reads {
@@ -362,10 +396,18 @@ impl Assessor<'_> {
             relief_seconds_per_second: relief,
             unexplained_seconds_per_second: per_second(row.unexplained_ns as f64 / 1e9),
             block_read_seconds_per_second: per_second(row.block_read_ns as f64 / 1e9),
-            cost_bytes,
-            relief_per_byte: cost_bytes.map_or(0.0, |bytes| ranker::worth(relief, bytes)),
+            cost_bytes: None,
+            relief_per_byte: 0.0,
             reason: String::new(),
         };
+        assessment.cost_bytes = levels.map(|levels| {
+            // What is flushed first would be moved down as it is, were the bottommost level not forced.
+            match are_in_memtables(&assessment) {
+                true => levels.predict(&assessment.range, Bottommost::Force).read_bytes,
+                false => levels.compaction_cost_bytes(&assessment.range),
+            }
+        });
+        assessment.relief_per_byte = assessment.cost_bytes.map_or(0.0, |bytes| ranker::worth(relief, bytes));
         assessment.reason = self.reason(&assessment);
         Some(assessment)
     }
@@ -375,12 +417,13 @@ impl Assessor<'_> {
             Some(_) => format!("{} would go", words::pain(range.relief_seconds_per_second)),
             None => "what a compaction costs and relieves is not known".to_owned(),
         };
+        let events = Some(self.events_in_words(range)).filter(|events| !events.is_empty());
         format!(
-            "readers lose {} in {}: {} painful operations/s {}; {}; {would_go}",
+            "readers lose {} in {}: {} painful operations/s{}; {}; {would_go}",
             words::pain(range.pain_seconds_per_second),
             words::range(&range.range, self.policy.keys),
             words::number(range.operations_per_second),
-            self.events_in_words(range),
+            events.map(|events| format!(" {events}")).unwrap_or_default(),
             self.files_in_words(range),
         )
     }
@@ -439,6 +482,7 @@ impl Assessor<'_> {
         if range.unexplained_tombstones_per_seek > 0.0 {
             parts.push(self.unexplained_in_words(range));
         }
+        parts.extend(hidden_in_words(range));
         if range.misses_per_seek > 0.0 {
             let seconds = match self.costs.block_read_source {
                 BlockReadSource::Timed => range.seconds_per_miss,
@@ -453,4 +497,15 @@ impl Assessor<'_> {
         }
         parts.join(", ")
     }
+}
+
+/// What each operation met beside point tombstones that a compaction drops.
+fn hidden_in_words(range: &RangeAssessment) -> impl Iterator<Item = String> {
+    let met = [
+        (range.old_versions_per_seek, "step over", "older versions of keys each"),
+        (range.merge_operands_per_seek, "merge", "operands each"),
+        (range.reseeks_per_seek, "seek behind range tombstones", "times each"),
+    ];
+    let met = met.into_iter().filter(|(count, ..)| *count > 0.0);
+    met.map(|(count, what, of)| format!("{what} {} {of}", words::number(count)))
 }

@@ -4,7 +4,8 @@
 use crate::facts::evidence::{EventCosts, Observation};
 use crate::facts::key::Key;
 use crate::facts::range::KeyRange;
-use crate::loss::read_time::events;
+use crate::loss::read_time::{UNITS_PER_TOMBSTONE, events};
+use crate::lsm::hidden_entries::HiddenEntries;
 use crate::lsm::ruler::{running, shared_out, within};
 use crate::lsm::tombstone_placement::Placement;
 
@@ -19,31 +20,48 @@ pub struct ReliefMap {
     in_files: Vec<f64>,
     /// And with those in memtables.
     in_memtables: Vec<f64>,
+    /// And with entries in files that others hide.
+    hidden: Vec<f64>,
 }
 
-/// What readers lose between two keys that goes with tombstones, in the unit of the map.
+/// What readers lose between two keys that a compaction would give back, in the unit of the map.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Relief {
     in_files: f64,
     pub(crate) in_memtables: f64,
+    hidden: f64,
 }
 
 impl Relief {
     pub(crate) fn total(&self) -> f64 {
-        self.in_files + self.in_memtables
+        self.in_files + self.in_memtables + self.hidden
     }
 }
 
 impl ReliefMap {
-    pub(crate) fn of(placement: &Placement, observations: &[&Observation], costs: &EventCosts) -> ReliefMap {
-        let (mut in_files, mut in_memtables) = (Vec::new(), Vec::new());
+    pub(crate) fn of(
+        placement: &Placement,
+        hidden_entries: &HiddenEntries,
+        observations: &[&Observation],
+        costs: &EventCosts,
+    ) -> ReliefMap {
+        let (mut in_files, mut in_memtables, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
         for operation in observations {
-            let tombstones = events(operation).tombstones;
-            if tombstones == 0 {
+            let seen = events(operation);
+            let units = seen.tombstones * UNITS_PER_TOMBSTONE + seen.hidden.units();
+            if units == 0 {
                 continue;
             }
-            let ns = costs.loss(operation).relief_ns as f64 * operation.weight as f64 / tombstones as f64;
-            for met in placement.met(operation, tombstones).0 {
+            let unit_ns = costs.loss(operation).relief_ns as f64 * operation.weight as f64 / units as f64;
+            if seen.hidden.units() > 0 {
+                let met = hidden_entries.met(placement, operation);
+                hidden.push((met.grid, unit_ns * met.in_files as f64));
+            }
+            if seen.tombstones == 0 {
+                continue;
+            }
+            let ns = unit_ns * UNITS_PER_TOMBSTONE as f64;
+            for met in placement.met(operation, seen.tombstones).0 {
                 in_files.push((met.grid, ns * met.in_files as f64));
                 in_memtables.push((met.grid, ns * met.in_memtables as f64));
             }
@@ -52,6 +70,7 @@ impl ReliefMap {
         ReliefMap {
             in_files: running(shared_out(&files, in_files)),
             in_memtables: running(shared_out(&memtables, in_memtables)),
+            hidden: running(hidden_entries.shared_out(hidden)),
         }
     }
 
@@ -63,11 +82,13 @@ impl ReliefMap {
         let first = self.in_memtables.partition_point(|sum| *sum <= all * MEMTABLE_TAIL).saturating_sub(1);
         let last = self.in_memtables.partition_point(|sum| *sum < all * (1.0 - MEMTABLE_TAIL));
         let here = (within(&self.in_files, (first, last)), within(&self.in_memtables, (first, last)));
-        here.1 > 0.0 && here.1 >= here.0 && placement.is_within(key, (first, last))
+        let in_files = here.0 + within(&self.hidden, (first, last));
+        here.1 > 0.0 && here.1 >= in_files && placement.is_within(key, (first, last))
     }
 
     pub(crate) fn of_range(&self, placement: &Placement, range: &KeyRange) -> Relief {
-        let [in_files, in_memtables] = placement.sums_within([&self.in_files, &self.in_memtables], range);
-        Relief { in_files, in_memtables }
+        let sums = [&self.in_files, &self.in_memtables, &self.hidden];
+        let [in_files, in_memtables, hidden] = placement.sums_within(sums.map(Vec::as_slice), range);
+        Relief { in_files, in_memtables, hidden }
     }
 }

@@ -7,6 +7,8 @@ use crate::facts::evidence::{
     Counters, Evidence, MemtableDeletions, Observation, SeekKind, SentinelInterval, SstFile,
 };
 use crate::facts::key::Key;
+use crate::facts::oldest_snapshot::{OldestSnapshot, Sequences};
+use std::sync::Arc;
 
 /// How a reader is positioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +35,8 @@ pub struct Walked {
     pub scan: Counts,
     /// The last key that was looked at.
     pub end: Option<u64>,
+    /// Calls of `Next` or `Prev`.
+    pub steps: u64,
 }
 
 impl Walk {
@@ -45,13 +49,13 @@ impl Walk {
             Position::SeekToLast => reader.seek_to_last(),
         }
         let sought = reader.counts();
-        for _ in 0..self.steps {
-            if reader.key().is_none() {
-                break;
-            }
+        let mut steps = 0;
+        while steps < self.steps && reader.key().is_some() {
+            steps += 1;
             if self.is_forward { reader.next() } else { reader.prev() }
         }
-        Walked { seek: sought.minus(before), scan: reader.counts().minus(sought), end: reader.last_key() }
+        let (seek, scan) = (sought.minus(before), reader.counts().minus(sought));
+        Walked { seek, scan, end: reader.last_key(), steps }
     }
 }
 
@@ -91,6 +95,8 @@ fn counters(counts: &Counts) -> Counters {
     Counters {
         tombstones_skipped: counts.deletes_skipped,
         keys_skipped: counts.keys_skipped,
+        merge_operands: counts.merges,
+        range_deletion_reseeks: counts.range_del_reseeks,
         ..Counters::default()
     }
 }
@@ -167,12 +173,26 @@ impl Tree {
         evidence.files.extend(self.files(column_family));
         evidence.memtables.insert(column_family.to_owned(), self.memtable_deletions());
         evidence.column_families.insert(column_family.to_owned(), self.settings.options.clone());
+        evidence.oldest_snapshot = self.snapshots().first().map(|sequence| self.oldest_snapshot(*sequence));
+    }
+
+    fn oldest_snapshot(&self, sequence: u64) -> OldestSnapshot {
+        let sequences = |file: &Arc<super::file::File>| {
+            let of_tombstones = file.tombstones.iter().map(|tombstone| tombstone.sequence);
+            let smallest = file.entries.iter().map(|entry| entry.sequence).chain(of_tombstones).min();
+            let smallest = smallest.unwrap_or(file.largest_sequence);
+            (file.number, Sequences { smallest, largest: file.largest_sequence })
+        };
+        OldestSnapshot { sequence, files: self.levels.iter().flatten().map(sequences).collect() }
     }
 }
 
-/// Puts a window's operations into a database's evidence. Those that skipped a tombstone are recorded.
+/// Puts a window's operations into a database's evidence. Those that stepped over anything dead are recorded.
 pub fn observe(evidence: &mut Evidence, operations: &[Observation], duration_ns: u64) {
-    let is_painful = |one: &&Observation| one.total().tombstones_skipped > 0;
+    let is_painful = |one: &&Observation| {
+        let Counters { tombstones_skipped, merge_operands, range_deletion_reseeks, .. } = one.total();
+        tombstones_skipped + merge_operands + range_deletion_reseeks + one.old_versions() > 0
+    };
     let total = operations.iter().map(Observation::weighted).fold(Counters::default(), Counters::plus);
     evidence.observations.extend(operations.iter().filter(is_painful).cloned());
     let window = &mut evidence.window;

@@ -7,7 +7,7 @@ use super::operator::{TARGET, carry_out};
 use super::play::{BEGINNING_UNIX_S, Player};
 use super::turn::DATABASE;
 use crate::facts::evidence::{Counters, EventCosts, Evidence, Observation, SentinelInterval, Window};
-use crate::limits::attention::{IteratorReads, Seen, wants_window};
+use crate::limits::attention::{Parted, Seen, wants_window};
 use crate::limits::governor::{Allowance, Governor};
 use crate::limits::sampling::{RECORDS_MANY, Sampling};
 use crate::loss::ledger::PainLedger;
@@ -95,7 +95,7 @@ impl Probes {
         let seen = Seen {
             interval,
             costs: EventCosts::default(),
-            iterator_reads: IteratorReads::default(),
+            parted: Parted::default(),
             since_window_ns: since,
         };
         if !wants_window(seen, policy) {
