@@ -270,8 +270,8 @@ fn best_jobs(case: &Case) -> [f64; 2] {
     [by_range, of_files.fold(by_range, f64::max)]
 }
 
-/// The first action of the plan, against the best of all jobs: those of `CompactRange`, where the target can be
-/// asked for nothing else, and those of `CompactFiles` besides. What that reads is predicted to the byte.
+/// The first action of the plan, against the best of all jobs: those of `CompactRange`, where the target can
+/// be asked for nothing else, and those of `CompactFiles` besides. What that reads is predicted to the byte.
 #[test]
 fn a_plan_is_nearly_as_good_as_the_best_job() {
     let policy = policy();

@@ -8,8 +8,8 @@
 //! - `policy`: the policy's YAML; the first target in it is used.
 //! - `assess`: every range that hurts, best first.
 //! - `cost DATABASE CF [KEY .. KEY)`: what compacting these keys takes, in each way.
-//! - `jobs DATABASE CF [KEY .. KEY) max=SIZE [memtables=yes] [files=yes]`: the jobs that a range is compacted by, each
-//!   worth what it relieves.
+//! - `jobs DATABASE CF [KEY .. KEY) max=SIZE [memtables=yes] [files=yes]`: the jobs that a range is
+//!   compacted by, each worth what it relieves.
 //! - `plan budget=SIZE now=TIME [in_force=THROTTLE:VALUE] [growth=yes]`: actions and refusals; with growth
 //!   the plan before it in the file is the earlier one.
 

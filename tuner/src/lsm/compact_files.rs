@@ -1,14 +1,14 @@
 //! What RocksDB's `CompactFiles` takes, and what it costs (level style).
 //!
-//! It merges the files that it is given into one level, each read once: without a flush, and without the levels
-//! on the way. So that levels stay consistent RocksDB adds to them
-//! (`CompactionPicker::SanitizeCompactionInputFilesForAllLevels`): in L0 whatever is older, in each other level
-//! what lies between the first and the last of them, and down to the output level what shares keys with all of
-//! that. Here the files are chosen so that it adds none.
+//! It merges the files that it is given into one level, each read once: without a flush, and without the
+//! levels on the way. So that levels stay consistent RocksDB adds to them
+//! (`CompactionPicker::SanitizeCompactionInputFilesForAllLevels`): in L0 whatever is older, in each other
+//! level what lies between the first and the last of them, and down to the output level what shares keys with
+//! all of that. Here the files are chosen so that it adds none.
 //!
 //! A tombstone goes only where nothing is left below it. So from some height on everything is taken that
-//! overlaps the keys, down to the deepest level that has any of it. What lies above that height stays as it is,
-//! tombstones and all.
+//! overlaps the keys, down to the deepest level that has any of it. What lies above that height stays as it
+//! is, tombstones and all.
 
 use crate::facts::evidence::SstFile;
 use crate::facts::options::ColumnFamilyOptions;
@@ -20,8 +20,8 @@ use std::ops::Range;
 /// Most files in one call: its list goes through a frame of the hook's protocol.
 pub const FILES_MAX: usize = 256;
 
-/// Most bytes that one call reads. Nothing stops it once it runs, and whoever closes the database waits for its
-/// end: as much as two slices of the default size, a second or two of most disks.
+/// Most bytes that one call reads. Nothing stops it once it runs, and whoever closes the database waits for
+/// its end: as much as two slices of the default size, a second or two of most disks.
 pub const BYTES_MAX: u64 = 128 << 20;
 
 /// Most heights in L0 that are looked at: a column family with more files there is about to stall.
@@ -149,8 +149,8 @@ impl<'l> Tree<'l> {
         }
     }
 
-    /// The files of L0 up to a number and runs of the levels from L1 on, with what has to go with them; and all
-    /// keys from the first to the last.
+    /// The files of L0 up to a number and runs of the levels from L1 on, with what has to go with them; and
+    /// all keys from the first to the last.
     fn consistent(self, newest: Option<u64>, mut runs: Vec<Range<usize>>) -> Option<(Span, Vec<&'l File>)> {
         let is_taken = |file: &&File| newest.is_some_and(|newest| file.number <= newest);
         let mut files: Vec<&File> = self.files(0).iter().filter(is_taken).collect();

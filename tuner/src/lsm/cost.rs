@@ -170,7 +170,8 @@ impl Levels {
         Span::of_range(range, &self.ruler)
     }
 
-    /// What a call of `CompactFiles` that was planned earlier takes now; `None` where one of its files is gone.
+    /// What a call of `CompactFiles` that was planned earlier takes now; `None` where one of its files is
+    /// gone.
     pub fn compact_files_again(&self, compact: &CompactFiles) -> Option<Taken> {
         self.tree()?.again(compact)
     }
