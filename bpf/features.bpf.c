@@ -26,15 +26,17 @@ int sexton_try_session(struct pt_regs *registers)
 	return is_session_return(registers);
 }
 
-/* A task iterator that reads other processes' memory. */
-SEC("?iter.s/task")
+/* A task iterator. */
+SEC("?iter/task")
 int sexton_try_iterator(struct bpf_iter__task *context)
 {
 	struct task_struct *task = context->task;
-	__u64 word = 0;
+	__u64 thread_pointer;
 
-	if (task)
-		bpf_copy_from_user_task(&word, sizeof(word), (const void *)task->thread.fsbase, task, 0);
+	if (task) {
+		thread_pointer = task->thread.fsbase;
+		bpf_seq_write(context->meta->seq, &thread_pointer, sizeof(thread_pointer));
+	}
 	return 0;
 }
 

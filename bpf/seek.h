@@ -248,7 +248,7 @@ read_counters(struct event *event, __u64 *start_boot_ns)
 	__u64 thread_pointer = current_thread(start_boot_ns);
 
 	if (!event->recipe->has_perf_context ||
-	    tls_counters(0, thread_pointer, event->recipe, &event->now, &event->block, false) != TLS_UNREADABLE)
+	    tls_counters(thread_pointer, event->recipe, &event->now, &event->block) != TLS_UNREADABLE)
 		return true;
 	ADD(event->totals->read_failures, 1);
 	return false;

@@ -2,9 +2,10 @@
 /*
  * The sentinel: exact totals of a target's threads, with no probe in the target.
  *
- * sexton_sentinel is a sleepable task iterator; it walks threads and writes one sexton_thread_reading for
- * each that belongs to the slot that user space has asked for. Where the kernel can (6.1) user space binds
- * it to the one process, so that it meets no other thread.
+ * sexton_sentinel is a task iterator; it walks threads and writes one sexton_thread_reading for each that
+ * belongs to the slot that user space has asked for, with its thread pointer: user space reads the counters out of
+ * the thread's memory, which may take as long as a file system that hangs. Where the kernel can (6.1) user space binds
+ * the iterator to the one process, so that it meets no other thread.
  *
  * A thread takes its counters with it when it ends, so sexton_thread_end reads them a last time at the
  * sched_process_exit tracepoint. Since Linux 6.16 that tracepoint stands before the thread lets go of its
@@ -32,8 +33,7 @@ struct {
 	__type(value, struct sexton_process);
 } sexton_processes SEC(".maps");
 
-/* The slot that a pass is for, by the thread of the agent that makes it: several may be made at once, and one that waits
- * for its target's memory holds nobody else up. */
+/* The slot that a pass is for, by the thread of the agent that makes it: several may be made at once. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, SEXTON_PASSES_MAX);
@@ -50,30 +50,14 @@ struct {
 __u64 sexton_ended_lost;
 
 static __always_inline void
-read_thread(struct task_struct *task, __u32 slot, const struct sexton_recipe *recipe,
-	    struct sexton_thread_reading *reading, const bool sleepable)
+identify(struct task_struct *task, __u32 slot, struct sexton_thread_reading *reading)
 {
-	enum tls_result result;
-	__u64 block = 0;
-	__u8 level = 0;
-
 	reading->slot = slot;
 	reading->process_id = task->tgid;
 	reading->thread_id = task->pid;
 	reading->start_boot_ns = task->start_boottime;
 	reading->processor_ns = task->se.sum_exec_runtime;
-	result = tls_counters(task, task->thread.fsbase, recipe, &reading->counters, &block, sleepable);
-	if (result == TLS_UNREADABLE)
-		reading->flags |= SEXTON_READING_FAILED;
-	if (result != TLS_FOUND)
-		return;
-	reading->flags |= SEXTON_READING_HAS_COUNTERS;
-	if (recipe->perf_level_offset != SEXTON_OFFSET_ABSENT &&
-	    !read_user(&level, sizeof(level), block + recipe->perf_level_offset, task, sleepable)) {
-		reading->perf_level = level;
-		reading->perf_level_address = block + recipe->perf_level_offset;
-		reading->flags |= SEXTON_READING_HAS_PERF_LEVEL;
-	}
+	reading->thread_pointer = task->thread.fsbase;
 }
 
 /* The recipe of a slot, 0 where the slot is not this process'. */
@@ -85,7 +69,7 @@ recipe_of(__u32 slot, __u32 process_id)
 	return recipe && recipe->process_id == process_id ? recipe : 0;
 }
 
-SEC("iter.s/task")
+SEC("iter/task")
 int sexton_sentinel(struct bpf_iter__task *context)
 {
 	struct sexton_thread_reading reading = {};
@@ -99,9 +83,31 @@ int sexton_sentinel(struct bpf_iter__task *context)
 	recipe = recipe_of(*slot, task->tgid);
 	if (!recipe)
 		return 0;
-	read_thread(task, *slot, recipe, &reading, true);
+	identify(task, *slot, &reading);
 	bpf_seq_write(context->meta->seq, &reading, sizeof(reading));
 	return 0;
+}
+
+/* Of the current thread. */
+static __always_inline void
+read_counters(const struct sexton_recipe *recipe, struct sexton_thread_reading *reading)
+{
+	enum tls_result result;
+	__u64 block = 0;
+	__u8 level = 0;
+
+	result = tls_counters(reading->thread_pointer, recipe, &reading->counters, &block);
+	if (result == TLS_UNREADABLE)
+		reading->flags |= SEXTON_READING_FAILED;
+	if (result != TLS_FOUND)
+		return;
+	reading->flags |= SEXTON_READING_HAS_COUNTERS;
+	if (recipe->perf_level_offset != SEXTON_OFFSET_ABSENT &&
+	    !bpf_probe_read_user(&level, sizeof(level), (const void *)(block + recipe->perf_level_offset))) {
+		reading->perf_level = level;
+		reading->perf_level_address = block + recipe->perf_level_offset;
+		reading->flags |= SEXTON_READING_HAS_PERF_LEVEL;
+	}
 }
 
 static __always_inline void
@@ -118,7 +124,8 @@ read_ended(struct task_struct *task, __u32 slot)
 		return;
 	}
 	__builtin_memset(reading, 0, sizeof(*reading));
-	read_thread(task, slot, recipe, reading, false);
+	identify(task, slot, reading);
+	read_counters(recipe, reading);
 	bpf_ringbuf_submit(reading, 0);
 }
 

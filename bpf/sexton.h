@@ -369,7 +369,7 @@ struct sexton_totals {
 /* The thread's memory could not be read: not "no counters", but "could not tell". */
 #define SEXTON_READING_FAILED 4u
 
-/* One thread's totals, from the sentinel or from the thread's end. */
+/* One thread's totals, from the sentinel or from the thread's end. The sentinel leaves the counters to user space. */
 struct sexton_thread_reading {
 	struct sexton_counters counters;
 	unsigned long long start_boot_ns;
@@ -383,6 +383,8 @@ struct sexton_thread_reading {
 	unsigned int padding;
 	/* Of the byte perf_level, in the thread's memory. */
 	unsigned long long perf_level_address;
+	/* Where the way to the thread's counters begins. */
+	unsigned long long thread_pointer;
 };
 
 enum sexton_process_change {
@@ -420,7 +422,7 @@ SEXTON_ASSERT_SIZE(struct sexton_learnt, 8);
 SEXTON_ASSERT_SIZE(struct sexton_file_id, 16);
 SEXTON_ASSERT_SIZE(struct sexton_file, 408);
 SEXTON_ASSERT_SIZE(struct sexton_totals, 1176);
-SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 104);
+SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 112);
 SEXTON_ASSERT_SIZE(struct sexton_process_event, 16);
 _Static_assert(SEXTON_SITES <= SEXTON_SITES_MAX, "every site has room");
 _Static_assert(__builtin_offsetof(struct sexton_operation, end_key) == 408, "the keys end the operation");

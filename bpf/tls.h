@@ -10,9 +10,10 @@
  * that thread has counted nothing, which is not an error. musl's (ldso/dynlink.c, src/env/__init_tls.c) is an array of
  * pointers; the first word is its length.
  *
- * The functions are the same for a probe (the current thread, no sleeping) and for the sentinel (any
- * thread, sleepable): `sleepable` is a constant at every call, so that only one of the two ways to read
- * user memory is left in a program.
+ * Read here is the current thread alone, and only memory that is resident: no program of ours sleeps. Other
+ * threads' memory is read by user space (agent/probe/src/thread_memory.rs has the same steps): a program that
+ * waited for a page of a file system that hangs would hold up the removal of every probe of the node, because the
+ * kernel waits for all sleeping programs then.
  */
 #ifndef SEXTON_TLS_H
 #define SEXTON_TLS_H
@@ -31,18 +32,8 @@ enum tls_result {
 	TLS_UNREADABLE,
 };
 
-/* 0 on success. Without sleepable, only memory of the current task, and only where it is resident. */
-static __always_inline long
-read_user(void *destination, __u32 bytes, __u64 address, struct task_struct *task, const bool sleepable)
-{
-	if (sleepable)
-		return bpf_copy_from_user_task(destination, bytes, (const void *)address, task, 0);
-	return bpf_probe_read_user(destination, bytes, (const void *)address);
-}
-
 static __always_inline enum tls_result
-tls_block(struct task_struct *task, __u64 thread_pointer, const struct sexton_recipe *recipe,
-	  __u64 *block, const bool sleepable)
+tls_block(__u64 thread_pointer, const struct sexton_recipe *recipe, __u64 *block)
 {
 	__u64 slot_bytes = recipe->has_musl_vector ? TLS_MUSL_DTV_SLOT_BYTES : TLS_DTV_SLOT_BYTES;
 	__u64 length_before = recipe->has_musl_vector ? 0 : TLS_DTV_SLOT_BYTES;
@@ -54,14 +45,14 @@ tls_block(struct task_struct *task, __u64 thread_pointer, const struct sexton_re
 		*block = thread_pointer + recipe->static_offset;
 		return TLS_FOUND;
 	}
-	if (read_user(&dtv, sizeof(dtv), thread_pointer + TLS_DTV_OFFSET, task, sleepable))
+	if (bpf_probe_read_user(&dtv, sizeof(dtv), (const void *)(thread_pointer + TLS_DTV_OFFSET)))
 		return TLS_UNREADABLE;
-	if (read_user(&length, sizeof(length), dtv - length_before, task, sleepable))
+	if (bpf_probe_read_user(&length, sizeof(length), (const void *)(dtv - length_before)))
 		return TLS_UNREADABLE;
 	/* A vector that is too short belongs to a thread older than the module. */
 	if (recipe->module_id > length)
 		return TLS_UNTOUCHED;
-	if (read_user(block, sizeof(*block), dtv + slot_bytes * recipe->module_id, task, sleepable))
+	if (bpf_probe_read_user(block, sizeof(*block), (const void *)(dtv + slot_bytes * recipe->module_id)))
 		return TLS_UNREADABLE;
 	if (!*block || *block == TLS_DTV_UNALLOCATED)
 		return TLS_UNTOUCHED;
@@ -69,24 +60,24 @@ tls_block(struct task_struct *task, __u64 thread_pointer, const struct sexton_re
 }
 
 /*
- * Reads the counters of a thread, which task names where sleepable and is the current one else. A thread
- * that has not touched RocksDB has zeros: *counters must come in zeroed, and it is left so.
+ * Reads the counters of the current thread. One that has not touched RocksDB has zeros: *counters must come in
+ * zeroed, and it is left so.
  */
 static __always_inline enum tls_result
-tls_counters(struct task_struct *task, __u64 thread_pointer, const struct sexton_recipe *recipe,
-	     struct sexton_counters *counters, __u64 *block, const bool sleepable)
+tls_counters(__u64 thread_pointer, const struct sexton_recipe *recipe, struct sexton_counters *counters,
+	     __u64 *block)
 {
 	/* Neighbours in every RocksDB from 5.8 to 11.12; user space checks the layout's row for it. */
 	struct { __u64 cache_hits, reads, read_bytes; } blocks = {};
 	struct { __u64 keys, tombstones, recent, merges, behind[SEXTON_SKIP_WORDS - 4]; } skips = {};
-	enum tls_result result = tls_block(task, thread_pointer, recipe, block, sleepable);
+	enum tls_result result = tls_block(thread_pointer, recipe, block);
 	__u64 context;
 
 	if (result != TLS_FOUND)
 		return result;
 	context = *block + recipe->perf_context_offset;
-	if (read_user(&blocks, sizeof(blocks), context + recipe->block_counters_offset, task, sleepable) ||
-	    read_user(&skips, sizeof(skips), context + recipe->skip_counters_offset, task, sleepable))
+	if (bpf_probe_read_user(&blocks, sizeof(blocks), (const void *)(context + recipe->block_counters_offset)) ||
+	    bpf_probe_read_user(&skips, sizeof(skips), (const void *)(context + recipe->skip_counters_offset)))
 		return TLS_UNREADABLE;
 	counters->tombstones_skipped = skips.tombstones;
 	counters->keys_skipped = skips.keys;

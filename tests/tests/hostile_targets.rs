@@ -1,13 +1,14 @@
-//! What a target can do to the agent, or through it to others, while it is watched: links
-//! where directories were, files for RocksDB's parser.
+//! What a target can do to the agent, or through it to others, while it is watched: memory that nobody fills,
+//! links where directories were, files for RocksDB's parser.
 //!
 //! Method: real programs that do these things, beside one that does not. What is opened is what the kernel
 //! says (fanotify), what a child may do is what `/proc` says of it.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use sexton_tests::agent::{self, Agent, count, list};
+use sexton_tests::agent::{self, Agent, count, list, why_unresponsive};
 use sexton_tests::artifact;
+use sexton_tests::hung_file_system::HungFileSystem;
 use sexton_tests::opened::Opened;
 use sexton_tests::process::{Lines, Process};
 use sexton_tests::static_host::StaticHost;
@@ -44,6 +45,50 @@ fn said(mut command: Command, line: &str) -> Result<(Process, Lines)> {
     let mut lines = Lines::of(line, process.take_stdout().context("no standard output")?);
     lines.until(LIMIT, |said| said == line)?;
     Ok((process, lines))
+}
+
+#[test]
+fn a_thread_pointer_into_a_file_that_hangs_holds_up_nobody() -> Result<()> {
+    let _alone = agent::exclusively()?;
+    let directory = tempfile::tempdir()?;
+    let program = directory.path().join("stuck_thread");
+    let mut compile = Command::new(artifact::installed("gcc", "gcc")?);
+    compile.args(["-O1", "-pthread", "-o"]).arg(&program);
+    compile.arg(artifact::repository().join("tests/c/stuck_thread.c"));
+    ensure!(Process::start(compile)?.wait(LIMIT)?.success(), "gcc failed");
+    let mounted = tempfile::tempdir()?;
+    let files = HungFileSystem::mount(mounted.path(), Path::new(LIBRARY))?;
+    let mut stuck = Command::new(program);
+    stuck.arg(LIBRARY).arg(files.file());
+    let (mut stuck, _lines) = said(stuck, "ready")?;
+    files.hang();
+    let mut host = StaticHost::start(&directory.path().join("db"), &[])?;
+    let mut agent = Agent::start(directory.path(), &policy(&[stuck.pid(), host.pid()]))?;
+    let seen = hold_up(&mut agent, &mut stuck, &mut host);
+    // Whatever was seen: nothing that waits for the file system ends before it answers.
+    drop(files);
+    seen?;
+    agent.stop()?;
+    host.quit()
+}
+
+/// The target that cannot be read is called unresponsive, and the other one is watched as if nothing were.
+fn hold_up(agent: &mut Agent, stuck: &mut Process, host: &mut StaticHost) -> Result<()> {
+    let reason = agent.wait_for(LIMIT, "the target to be called unresponsive", |agent| {
+        Ok(target_of(agent, stuck.pid())?.as_ref().and_then(why_unresponsive))
+    })?;
+    ensure!(reason.contains("totals"), "the reason is {reason}");
+    let planned = host.list()?.tombstones_planned;
+    agent.wait_for(LIMIT, "what the other target counts", |agent| {
+        let target = target_of(agent, host.pid())?;
+        let counted = target.map(|target| count(&target, "/totals/tombstones_skipped")).transpose()?;
+        Ok((counted.unwrap_or_default() >= planned).then_some(()))
+    })?;
+    let cycles = |agent: &Agent| count(&agent.get("/healthz")?, "/cycles");
+    let before = cycles(agent)?;
+    agent.wait_for(LIMIT, "three more cycles", |agent| Ok((cycles(agent)? >= before + 3).then_some(())))?;
+    ensure!(stuck.is_running()?, "the target has ended");
+    Ok(())
 }
 
 /// Has RocksDB in it and a file of a database open whose directory is gone; where that was is a link to

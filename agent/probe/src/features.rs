@@ -59,7 +59,7 @@ pub struct KernelFeatures {
     pub ring_buffer: Answer,
     /// Cookies of perf and multi uprobes, `bpf_get_attach_cookie` (5.15).
     pub attach_cookie: Answer,
-    /// Task iterators that read other processes' memory, `bpf_copy_from_user_task` (5.18).
+    /// Task iterators (5.8).
     pub task_iterator: Answer,
     /// Task iterators bound to one process (6.1).
     pub task_iterator_of_process: Answer,
@@ -146,7 +146,7 @@ fn task_iterators() -> (Answer, Answer) {
     let object = match load("sexton_try_iterator", None) {
         Ok(object) => object,
         Err(error) => {
-            let missing = refused_by(&error, "bpf_copy_from_user_task came with Linux 5.18");
+            let missing = refused_by(&error, "task iterators came with Linux 5.8");
             return (missing.clone(), missing);
         }
     };

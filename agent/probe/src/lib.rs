@@ -31,6 +31,7 @@ mod sentinel;
 mod settle;
 mod site;
 mod subject;
+mod thread_memory;
 mod window;
 
 pub use account::ThreadKey;

@@ -234,7 +234,7 @@ pub trait Ring: Send {
 
 /// An iterator that can be run again and again, by several threads at once.
 pub trait Passes: Send + Sync {
-    /// What one pass wrote, at most `bytes_max` of it. It reads the target's memory, so it may block.
+    /// What one pass wrote, at most `bytes_max` of it.
     fn pass(&self, bytes_max: u64) -> Result<Vec<u8>, LoaderError>;
 }
 

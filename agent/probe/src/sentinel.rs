@@ -1,6 +1,6 @@
 //! The sentinel: exact totals of a target's threads, with no probe in the target.
 //!
-//! Kernels before 5.18 cannot have one. Then it is absent: watching works, readings are empty and say
+//! Kernels before 5.8 cannot have one. Then it is absent: watching works, readings are empty and say
 //! [`TotalsBy::Windows`], and all that is known of a target comes from its windows.
 
 use super::abi::{
@@ -11,6 +11,7 @@ use super::account::{Account, ThreadKey};
 use super::loader::{Attachment, Loaded, Loader, Map, Passes, Ring};
 use super::object::BpfObject;
 use super::recipe::{Thresholds, recipe};
+use super::thread_memory::read_counters;
 use super::{Answer, Credit, KernelFeatures, ProbeError, Slot};
 use serde::Serialize;
 use sexton_inspect::facts::{Target, ThreadLevel};
@@ -26,7 +27,7 @@ const PASS_BYTES_MAX: u64 = 64 * 1024 * 1024;
 type EndedQueue = Arc<Mutex<Vec<sexton_thread_reading>>>;
 
 /// Reads the totals of any number of targets. Nothing of it is in the target: a thread of the agent walks
-/// the kernel's list of the target's threads and copies their counters out of their memory.
+/// the kernel's list of the target's threads, and then copies their counters out of their memory.
 pub struct Sentinel {
     presence: Presence,
     watched: HashMap<Slot, Watched>,
@@ -53,6 +54,7 @@ struct Watched {
     pid: u32,
     /// `None` where the sentinel is absent, or the target's threads have no counters.
     iterator: Option<Arc<dyn Passes>>,
+    recipe: Arc<sexton_recipe>,
     account: Account,
 }
 
@@ -62,7 +64,16 @@ struct Watched {
 pub struct TotalsReader {
     slot: Slot,
     /// `None` where nothing can be read: see [`Sentinel::absence`], or the target's threads have no counters.
-    source: Option<(Arc<dyn Passes>, Map)>,
+    source: Option<Source>,
+}
+
+/// What the totals of one target are read by.
+#[derive(Clone)]
+struct Source {
+    iterator: Arc<dyn Passes>,
+    passes: Map,
+    pid: u32,
+    recipe: Arc<sexton_recipe>,
 }
 
 /// What one pass over a target's threads has found; [`Sentinel::take`] makes a reading of it.
@@ -159,7 +170,8 @@ impl Sentinel {
         // Thresholds and credit are the windows' business; the sentinel has none.
         let thresholds = Thresholds { tombstones_per_operation: 0, block_reads_per_operation: 0 };
         let recipe = recipe(target, thresholds, &Credit::unlimited())?;
-        self.watched.insert(slot, Watched { pid, iterator: None, account: Account::default() });
+        let (recipe, account) = (Arc::new(recipe), Account::default());
+        self.watched.insert(slot, Watched { pid, iterator: None, recipe: Arc::clone(&recipe), account });
         if let Err(error) = self.begin(slot, &recipe) {
             self.forget(slot);
             return Err(error);
@@ -211,7 +223,12 @@ impl Sentinel {
     pub fn reader(&self, slot: Slot) -> Result<TotalsReader, ProbeError> {
         let watched = self.watched.get(&slot).ok_or(ProbeError::NotWatched { slot })?;
         let source = match (&self.presence, &watched.iterator) {
-            (Presence::Loaded(loaded), Some(iterator)) => Some((Arc::clone(iterator), loaded.passes.clone())),
+            (Presence::Loaded(loaded), Some(iterator)) => Some(Source {
+                iterator: Arc::clone(iterator),
+                passes: loaded.passes.clone(),
+                pid: watched.pid,
+                recipe: Arc::clone(&watched.recipe),
+            }),
             _ => None,
         };
         Ok(TotalsReader { slot, source })
@@ -274,9 +291,9 @@ impl Programs {
 }
 
 impl TotalsReader {
-    /// One pass over the threads of the slot's process.
+    /// One pass over the threads of the slot's process, and then over their memory.
     pub fn read(&self) -> Result<Totals, ProbeError> {
-        let Some((iterator, passes)) = &self.source else {
+        let Some(Source { iterator, passes, pid, recipe }) = &self.source else {
             return Ok(Totals { at: Instant::now(), threads: None });
         };
         let reader = rustix::thread::gettid().as_raw_pid().cast_unsigned();
@@ -285,10 +302,11 @@ impl TotalsReader {
         // One that cannot be removed is written over by the thread's next pass.
         passes.remove(&reader);
         let bytes = bytes.map_err(|source| ProbeError::Access { what: "the sentinel's iterator", source })?;
-        let threads = bytes
+        let mut threads: Vec<sexton_thread_reading> = bytes
             .chunks_exact(size_of::<sexton_thread_reading>())
             .filter_map(sexton_thread_reading::from_bytes)
             .collect();
+        threads.iter_mut().for_each(|reading| read_counters(*pid, recipe, reading));
         Ok(Totals { at: Instant::now(), threads: Some(threads) })
     }
 }

@@ -54,7 +54,7 @@ fn findings(features: &KernelFeatures) -> Vec<Finding> {
             &features.task_iterator,
             "sentinel",
             "exact totals with no probe in the target",
-            "use Linux 5.18 or newer; until then only what windows see is counted",
+            "use Linux 5.8 or newer, with BTF; until then only what windows see is counted",
         ),
         of(
             &features.task_iterator_of_process,

@@ -47,8 +47,7 @@ impl Watched {
             reason:
                 "what was counted while no window was open is not known, and windows come by the survey timer"
                     .into(),
-            remedy: "Linux 5.18 or newer has it (bpf_copy_from_user_task); otherwise shorten loop.survey"
-                .into(),
+            remedy: "Linux 5.8 or newer has it (task iterators); otherwise shorten loop.survey".into(),
         });
         let run_time = [
             windows_only,

@@ -214,7 +214,7 @@ fn the_windows_programs_are_those_that_are_asked_for() {
 
 #[test]
 fn the_sentinels_programs_are_those_that_are_asked_for() {
-    let expected = ["BtfTracePoint sexton_thread_end", "Iter { sleepable: true } sexton_sentinel"];
+    let expected = ["BtfTracePoint sexton_thread_end", "Iter { sleepable: false } sexton_sentinel"];
     assert_eq!(programs(&parsed(BpfObject::Sentinel)), expected.map(str::to_owned).into());
 }
 
