@@ -32,10 +32,12 @@ fn totals_are_exact_on_any_kernel() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let database = directory.path().join("db");
     db_bench::fill(&database)?;
+    // Before Linux 6.1 a target's threads cannot be walked alone: what a window counted is all.
+    let totals_by = if machine::kernel_version()? < [6, 1, 0] { "windows" } else { "sentinel" };
     for seed in 1..=RUNS {
         let observed = run(&database, seed, &[])?;
         let by = agent::text(&observed, "/totals_by");
-        ensure!(by == "sentinel", "the totals are by {by}, not by the sentinel");
+        ensure!(by == totals_by, "the totals are by {by}, not by {totals_by}");
     }
     Ok(())
 }

@@ -78,7 +78,7 @@ fn without_a_sentinel_a_window_counts_what_its_probes_saw() -> Result<()> {
     let database = directory.path().join("db");
     db_bench::fill(&database)?;
     let mut features = KernelFeatures::probe();
-    features.task_iterator = Answer::No("as before Linux 5.8".into());
+    features.task_iterator = Answer::No("as before Linux 6.1".into());
     let mechanism = Mechanism::choose(&features)?;
     let seen = observe(&database, &features, mechanism, |_| Credit::unlimited(), |_, _| Ok(()))?;
     let WindowResult { window, totals_by, unowned, .. } = &seen.result;

@@ -59,10 +59,8 @@ pub struct KernelFeatures {
     pub ring_buffer: Answer,
     /// Cookies of perf and multi uprobes, `bpf_get_attach_cookie` (5.15).
     pub attach_cookie: Answer,
-    /// Task iterators (5.8).
-    pub task_iterator: Answer,
     /// Task iterators bound to one process (6.1).
-    pub task_iterator_of_process: Answer,
+    pub task_iterator: Answer,
     /// uprobe-multi links (6.6).
     pub uprobe_multi: Answer,
     /// Their process filter means the process and not the thread (6.6.35).
@@ -83,14 +81,12 @@ impl KernelFeatures {
 fn ask() -> KernelFeatures {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let nothing = load("sexton_try_nothing", None);
-    let (task_iterator, task_iterator_of_process) = task_iterators();
     let (uprobe_multi, uprobe_multi_process_filter) = multi_links();
     let mut features = KernelFeatures {
         btf: btf(),
         ring_buffer: ring_buffer(),
         attach_cookie: loads("sexton_try_cookie", "bpf_get_attach_cookie came with Linux 5.15"),
-        task_iterator,
-        task_iterator_of_process,
+        task_iterator: task_iterator(),
         uprobe_multi,
         uprobe_multi_process_filter,
         uprobe_session: sessions(),
@@ -110,7 +106,6 @@ impl KernelFeatures {
             &mut self.ring_buffer,
             &mut self.attach_cookie,
             &mut self.task_iterator,
-            &mut self.task_iterator_of_process,
             &mut self.uprobe_multi,
             &mut self.uprobe_multi_process_filter,
             &mut self.uprobe_session,
@@ -142,20 +137,16 @@ fn ring_buffer() -> Answer {
     }
 }
 
-fn task_iterators() -> (Answer, Answer) {
+fn task_iterator() -> Answer {
     let object = match load("sexton_try_iterator", None) {
         Ok(object) => object,
-        Err(error) => {
-            let missing = refused_by(&error, "task iterators came with Linux 5.8");
-            return (missing.clone(), missing);
-        }
+        Err(error) => return refused_by(&error, "task iterators came with Linux 5.8"),
     };
-    let bound = match BpfObject::Features.program(&object, "sexton_try_iterator") {
+    match BpfObject::Features.program(&object, "sexton_try_iterator") {
         Ok(program) if binding_is_read(&program) => Answer::Yes,
-        Ok(_) => Answer::No("it passes over the process an iterator is bound to, as before Linux 6.1".into()),
+        Ok(_) => Answer::No("iterators are bound to a process since Linux 6.1".into()),
         Err(error) => Answer::Unknown(error.to_string()),
-    };
-    (Answer::Yes, bound)
+    }
 }
 
 fn multi_links() -> (Answer, Answer) {

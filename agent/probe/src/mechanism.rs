@@ -93,7 +93,6 @@ mod tests {
             ring_buffer: answer("ring_buffer"),
             attach_cookie: answer("attach_cookie"),
             task_iterator: answer("task_iterator"),
-            task_iterator_of_process: answer("task_iterator_of_process"),
             uprobe_multi: answer("uprobe_multi"),
             uprobe_multi_process_filter: answer("uprobe_multi_process_filter"),
             uprobe_session: answer("uprobe_session"),

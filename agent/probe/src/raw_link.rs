@@ -14,8 +14,7 @@ struct Bound {
     process_id: u32,
 }
 
-/// A link whose iterators walk only the threads of process `pid`. Kernels before 6.1 pass over the binding
-/// and walk all threads.
+/// A link whose iterators walk only the threads of process `pid`.
 /// Errors: [`ProbeError::Attach`], among others when the process has gone.
 pub fn attach_to_process(program: &ProgramMut<'_>, pid: u32) -> Result<Link, ProbeError> {
     attach(program, Bound { process_id: pid, thread_id: 0 }).map_err(|error| ProbeError::Attach {
@@ -26,10 +25,12 @@ pub fn attach_to_process(program: &ProgramMut<'_>, pid: u32) -> Result<Link, Pro
 }
 
 /// Whether the kernel looks at the binding: one to a thread and a process at once makes no sense, and a
-/// kernel that looks refuses it.
+/// kernel that looks refuses it. One that does not know bindings either passes over them, or says that it is
+/// told more than it knows (`E2BIG`).
 pub fn binding_is_read(program: &ProgramMut<'_>) -> bool {
     let pid = std::process::id();
-    attach(program, Bound { process_id: pid, thread_id: pid }).is_err()
+    attach(program, Bound { process_id: pid, thread_id: pid })
+        .is_err_and(|error| error.raw_os_error() != Some(libc::E2BIG))
 }
 
 fn attach(program: &ProgramMut<'_>, bound: Bound) -> io::Result<Link> {

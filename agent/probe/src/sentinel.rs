@@ -1,6 +1,6 @@
 //! The sentinel: exact totals of a target's threads, with no probe in the target.
 //!
-//! Kernels before 5.8 cannot have one. Then it is absent: watching works, readings are empty and say
+//! Kernels before 6.1 cannot have one. Then it is absent: watching works, readings are empty and say
 //! [`TotalsBy::Windows`], and all that is known of a target comes from its windows.
 
 use super::abi::{

@@ -54,13 +54,7 @@ fn findings(features: &KernelFeatures) -> Vec<Finding> {
             &features.task_iterator,
             "sentinel",
             "exact totals with no probe in the target",
-            "use Linux 5.8 or newer, with BTF; until then only what windows see is counted",
-        ),
-        of(
-            &features.task_iterator_of_process,
-            "sentinel of one process",
-            "its cost does not grow with the node's threads",
-            "nothing to do: all threads of the node are walked; Linux 6.1 has it",
+            "use Linux 6.1 or newer; until then only what windows see is counted",
         ),
         of(
             &features.thread_end_reading,
@@ -92,7 +86,6 @@ mod tests {
             ring_buffer: answer.clone(),
             attach_cookie: answer.clone(),
             task_iterator: answer.clone(),
-            task_iterator_of_process: answer.clone(),
             uprobe_multi: answer.clone(),
             uprobe_multi_process_filter: answer.clone(),
             uprobe_session: answer.clone(),

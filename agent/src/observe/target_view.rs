@@ -47,7 +47,9 @@ impl Watched {
             reason:
                 "what was counted while no window was open is not known, and windows come by the survey timer"
                     .into(),
-            remedy: "Linux 5.8 or newer has it (task iterators); otherwise shorten loop.survey".into(),
+            remedy:
+                "Linux 6.1 or newer has it (task iterators of one process); otherwise shorten loop.survey"
+                    .into(),
         });
         let run_time = [
             windows_only,
