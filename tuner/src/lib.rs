@@ -17,7 +17,8 @@ pub mod verify;
 pub mod words;
 
 pub use facts::{
-    comparator, evidence, heat, key, latency, lineage, oldest_snapshot, options, primitives, range,
+    comparator, evidence, heat, index_marks, key, latency, lineage, oldest_snapshot, options, primitives,
+    range,
 };
 pub use limits::{
     attention, back_off, bucket, charge, daily, governor, guard, price_correction, sampling, schedule,
@@ -37,7 +38,7 @@ pub use plan::{
 };
 pub use policy::{Policy, PolicyError, TargetPolicy};
 pub use range::KeyRange;
-pub use rank::{AssessError, RangeAssessment, assess, families};
+pub use rank::{AssessError, RangeAssessment, assess, families, index_blocks};
 pub use throttle::{
     KnownThrottles, ThrottleRestore, ThrottleSetting, ThrottleState, ThrottleStep, throttle_values,
 };

@@ -8,6 +8,7 @@ use sexton_tuner::evidence::{
     BlockFetches, Counters, Delivered, EventCosts, MemtableDeletions, Observation, PastAction, SeekKind,
     SentinelInterval, SstFile, Window,
 };
+use sexton_tuner::index_marks::{IndexMarks, Thinning};
 use sexton_tuner::lineage::Lineage;
 use sexton_tuner::oldest_snapshot::{OldestSnapshot, Sequences};
 use sexton_tuner::options::{ColumnFamilyOptions, CompactionStyle};
@@ -17,7 +18,7 @@ use sexton_tuner::{
     Action, Budget, CompactRange, Evidence, Flush, Key, KeyRange, KnownThrottles, Plan, PlanInput,
     PlanTarget, Policy, RangeAssessment, SetOptions, TargetPolicy, assess, families, plan,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const POLICY: &str = "
 mode: act
@@ -190,7 +191,7 @@ prop_compose! {
         b in options(),
         memtables in proptest::collection::btree_map(family(), (count(), count()), 0..3),
         unseen in prop::bool::weighted(0.1),
-        (is_read_only, lineage, linked_files) in links(),
+        (is_read_only, lineage, linked_files, index_marks) in links(),
         (oldest_snapshot, compact_files) in (proptest::option::weighted(0.1, snapshot()), any::<bool>()),
     ) -> Evidence {
         let memtable = |(name, (active, immutable))| (name, MemtableDeletions { active, immutable });
@@ -206,6 +207,7 @@ prop_compose! {
             files_unseen: unseen.then(|| "no such directory".to_owned()),
             memtables: memtables.into_iter().map(memtable).collect(),
             linked_files,
+            index_marks,
             oldest_snapshot,
             column_families: [("a", a), ("b", b), ("c", ColumnFamilyOptions::default())]
                 .map(|(name, options)| (name.to_owned(), options))
@@ -228,15 +230,21 @@ fn snapshot() -> impl Strategy<Value = OldestSnapshot> {
     })
 }
 
-/// Whether a database is open for reading only, whose its files are, and which have a link elsewhere.
-fn links() -> impl Strategy<Value = (bool, Lineage, BTreeSet<u64>)> {
+/// Whether a database is open for reading only, whose its files are, which have a link elsewhere, and what is
+/// known of their index blocks, be it right or wrong.
+fn links() -> impl Strategy<Value = (bool, Lineage, BTreeSet<u64>, BTreeMap<u64, IndexMarks>)> {
     let reason = || "so".to_owned();
     let lineage = prop_oneof![
         6 => Just(Lineage::Own),
         1 => Just(Lineage::Derived { reason: reason() }),
         1 => Just(Lineage::Unknown { reason: reason() }),
     ];
-    (prop::bool::weighted(0.1), lineage, proptest::collection::btree_set(0u64..3, 0..3))
+    let marks = proptest::collection::vec((key(), 0u64..1 << 20), 0..6).prop_map(|marks| {
+        let mut thinning = Thinning::default();
+        marks.iter().for_each(|(key, bytes_before)| thinning.push(key.as_bytes(), *bytes_before));
+        BTreeMap::from([(1, thinning.marks())])
+    });
+    (prop::bool::weighted(0.1), lineage, proptest::collection::btree_set(0u64..3, 0..3), marks)
 }
 
 fn planned(policy: &Policy, evidence: &[Evidence], available_bytes: u64, now_s: i64) -> Plan {

@@ -3,6 +3,7 @@
 //! The agent fills these from the probes (observations, window), the sentinel (exact totals) and the
 //! SST files' statistics. Nothing here decides anything.
 
+use crate::facts::index_marks::IndexMarks;
 use crate::facts::lineage::Lineage;
 use crate::facts::oldest_snapshot::OldestSnapshot;
 use crate::facts::options::ColumnFamilyOptions;
@@ -478,6 +479,9 @@ pub struct Evidence {
     /// Numbers of those that have a hard link elsewhere: to replace them frees nothing.
     #[serde(default)]
     pub linked_files: BTreeSet<u64>,
+    /// What is known of the index blocks of some of them, by their numbers.
+    #[serde(default)]
+    pub index_marks: BTreeMap<u64, IndexMarks>,
     /// Why its SST files cannot be seen; `None` where they were read. Without them it is known what readers
     /// lose, and not what could be done about it nor at what cost.
     #[serde(default)]

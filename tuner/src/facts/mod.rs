@@ -3,6 +3,7 @@
 pub mod comparator;
 pub mod evidence;
 pub mod heat;
+pub mod index_marks;
 pub mod key;
 pub mod latency;
 pub mod lineage;

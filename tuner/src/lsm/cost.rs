@@ -6,10 +6,12 @@ use crate::facts::options::{ColumnFamilyOptions, CompactionStyle};
 use crate::facts::range::KeyRange;
 use crate::lsm::compact_files::{CompactFiles, Part, Taken, Tree};
 use crate::lsm::compaction_simulator::{Walk, Whole};
+use crate::lsm::layout::{IndexMarksByFile, Layout};
 use crate::lsm::placed::{File, Span};
-use crate::lsm::ruler::{Mark, Ruler};
+use crate::lsm::ruler::Ruler;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Most levels that are told apart; files below them count as in the last.
 const LEVELS_MAX: usize = 64;
@@ -52,7 +54,7 @@ pub struct Levels {
     options: ColumnFamilyOptions,
     /// L0 first; from L1 on by smallest key.
     levels: Vec<Vec<File>>,
-    ruler: Ruler,
+    ruler: Arc<Ruler>,
     /// The files' largest keys, in order.
     largest: Vec<Key>,
     whole: Whole,
@@ -73,16 +75,23 @@ impl Levels {
         options: &ColumnFamilyOptions,
         linked_files: &BTreeSet<u64>,
     ) -> Levels {
+        Levels::on(&Layout::of(files, &IndexMarksByFile::new(), []), files, options, linked_files)
+    }
+
+    /// The same of files that are laid out already.
+    pub(crate) fn on(
+        layout: &Layout,
+        files: &[&SstFile],
+        options: &ColumnFamilyOptions,
+        linked_files: &BTreeSet<u64>,
+    ) -> Levels {
         let place = |file: &SstFile| usize::try_from(file.level).unwrap_or(LEVELS_MAX).min(LEVELS_MAX - 1);
         let deepest = files.iter().map(|file| place(file)).max().unwrap_or(0);
         let stated = usize::try_from(options.num_levels).unwrap_or(LEVELS_MAX);
         let mut levels: Vec<Vec<File>> = vec![Vec::new(); stated.clamp(2, LEVELS_MAX).max(deepest + 1)];
-        let spans: Vec<_> = files.iter().map(|file| Mark::around(file)).collect();
-        let entries: Vec<u64> = files.iter().map(|file| file.entries).collect();
-        let (ruler, places) = Ruler::of(&spans, &entries);
-        for (file, span) in files.iter().zip(places) {
+        for (file, span) in files.iter().zip(&layout.places) {
             if let Some(level) = levels.get_mut(place(file)) {
-                level.push(File::of(file, span).linked(linked_files.contains(&file.number)));
+                level.push(File::of(file, *span).linked(linked_files.contains(&file.number)));
             }
         }
         let order =
@@ -98,6 +107,7 @@ impl Levels {
             files.iter().map(|file| (&file.largest).max(&file.smallest).clone()).collect();
         largest.sort();
         largest.dedup();
+        let ruler = Arc::clone(&layout.ruler);
         Levels { options: options.clone(), levels, ruler, largest, whole, is_sound, size_bytes }
     }
 

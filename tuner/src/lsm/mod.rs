@@ -2,9 +2,12 @@
 
 pub mod compact_files;
 pub(crate) mod compaction_simulator;
+pub(crate) mod contents;
 pub mod cost;
+mod fitting;
 pub(crate) mod hidden_entries;
 pub(crate) mod kept;
+pub(crate) mod layout;
 mod level_view;
 mod placed;
 pub mod replaced;

@@ -105,6 +105,27 @@ impl Marks {
         }
     }
 
+    /// How many entries lie in each interval, from what lies in spans that reach over it.
+    pub(crate) fn densities(&self, spans: &[(usize, usize)], entries: &[f64]) -> Vec<f64> {
+        let held =
+            || spans.iter().copied().zip(entries.iter().copied()).filter(|(_, entries)| *entries > 0.0);
+        let mut files = OverSpans::new(self.len());
+        held().for_each(|(span, _)| files.add(span, 1.0));
+        // Of one key there is at most one entry in each file.
+        let most = files.amounts().enumerate();
+        let most = most.map(|(place, files)| if self.is_one_key(place) { files } else { f64::MAX });
+        let most: Vec<f64> = most.collect();
+        let mut densities = vec![1.0; self.len()];
+        for _ in 0..ROUNDS {
+            densities = shared_out(&densities, held());
+            densities
+                .iter_mut()
+                .zip(&most)
+                .for_each(|(density, most)| *density = density.min(*most).max(APART_MIN));
+        }
+        densities
+    }
+
     /// How many of the marks lie before this one, and whether it is among them itself.
     fn find(&self, mark: Mark<'_>) -> (usize, bool) {
         let (mut low, mut high) = (0, self.len());
@@ -189,26 +210,6 @@ pub(crate) fn shared_out(
     over.zip(thin).map(|(over, thin)| over + thin).collect()
 }
 
-/// How many entries lie in each interval, from what files have that reach over it: spans, and what is in
-/// them.
-fn densities(spans: &[((usize, usize), f64)], marks: &Marks) -> Vec<f64> {
-    let mut files = OverSpans::new(marks.len());
-    spans.iter().for_each(|(span, _)| files.add(*span, 1.0));
-    // Of one key there is at most one entry in each file.
-    let most = files.amounts().enumerate();
-    let most = most.map(|(place, files)| if marks.is_one_key(place) { files } else { f64::MAX });
-    let most: Vec<f64> = most.collect();
-    let mut densities = vec![1.0; marks.len()];
-    for _ in 0..ROUNDS {
-        densities = shared_out(&densities, spans.iter().copied());
-        densities
-            .iter_mut()
-            .zip(&most)
-            .for_each(|(density, most)| *density = density.min(*most).max(APART_MIN));
-    }
-    densities
-}
-
 /// A length for each mark.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ruler {
@@ -218,16 +219,9 @@ pub(crate) struct Ruler {
 }
 
 impl Ruler {
-    /// From spans of keys and the entries in each, and where each span lies. Spans behind those whose entries
-    /// are given are known by their ends alone.
-    pub(crate) fn of(spans: &[(Mark<'_>, Mark<'_>)], entries: &[u64]) -> (Ruler, Vec<(f64, f64)>) {
-        let (marks, numbers) = Marks::of(spans);
-        let entries = entries.iter().map(|entries| (*entries).max(1) as f64);
-        let spans: Vec<((usize, usize), f64)> = numbers.iter().copied().zip(entries).collect();
-        let lengths = running(densities(&spans, &marks));
-        let at = |number: usize| lengths.get(number).copied().unwrap_or(0.0);
-        let places = numbers.iter().map(|(first, last)| (at(*first), at(*last))).collect();
-        (Ruler { marks, lengths }, places)
+    /// Of marks, and the entries before each.
+    pub(crate) fn new(marks: Marks, lengths: Vec<f64>) -> Ruler {
+        Ruler { marks, lengths }
     }
 
     /// The first mark.
@@ -271,6 +265,15 @@ mod tests {
         proptest::collection::vec(prop_oneof![Just(0), Just(1), Just(2), Just(255)], 0..4).prop_map(Key::new)
     }
 
+    /// From spans of keys and the entries in each, and where each span lies.
+    fn ruler(spans: &[(Mark<'_>, Mark<'_>)], entries: &[u64]) -> (Ruler, Vec<(f64, f64)>) {
+        let (marks, numbers) = Marks::of(spans);
+        let entries: Vec<f64> = entries.iter().map(|entries| (*entries).max(1) as f64).collect();
+        let lengths = running(marks.densities(&numbers, &entries));
+        let places = numbers.iter().map(|(first, last)| (lengths[*first], lengths[*last])).collect();
+        (Ruler::new(marks, lengths), places)
+    }
+
     proptest! {
         #[test]
         fn marks_are_in_the_order_of_keys(one in key(), two in key()) {
@@ -291,7 +294,7 @@ mod tests {
             let marks: Vec<_> =
                 spans.iter().map(|(low, high)| (Mark::before(low), Mark::behind(high))).collect();
             let entries: Vec<u64> = files.iter().map(|file| file.2).collect();
-            let (ruler, places) = Ruler::of(&marks, &entries);
+            let (ruler, places) = ruler(&marks, &entries);
             for ((low, high), place) in marks.iter().zip(&places) {
                 prop_assert_eq!((ruler.at(*low), ruler.at(*high)), *place);
                 prop_assert!(place.0 < place.1);
@@ -314,7 +317,7 @@ mod tests {
             let (first, key) = (Key::new([5]), Key::new([7, last]));
             let spans =
                 [(Mark::before(&first), Mark::behind(&key)), (Mark::before(&key), Mark::behind(&key))];
-            let (_, places) = Ruler::of(&spans, &[100, 1]);
+            let (_, places) = ruler(&spans, &[100, 1]);
             let length = |number: usize| places[number].1 - places[number].0;
             assert!(length(1) <= 2.0 && length(0) > 50.0, "{last}: {places:?}");
         }
@@ -325,7 +328,7 @@ mod tests {
     fn wide_files_are_shared_out_by_what_narrow_ones_have() {
         let keys = ["a", "b", "c", "d"].map(Key::new);
         let span = |low: usize, high: usize| (Mark::before(&keys[low]), Mark::behind(&keys[high]));
-        let (ruler, _) = Ruler::of(&[span(0, 1), span(2, 3), span(0, 3)], &[900, 100, 100]);
+        let (ruler, _) = ruler(&[span(0, 1), span(2, 3), span(0, 3)], &[900, 100, 100]);
         let length = |low: usize, high: usize| {
             ruler.at(Mark::behind(&keys[high])) - ruler.at(Mark::before(&keys[low]))
         };

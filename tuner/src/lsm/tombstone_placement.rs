@@ -10,22 +10,16 @@
 use crate::facts::evidence::{MemtableDeletions, Observation, SeekKind, SstFile};
 use crate::facts::key::Key;
 use crate::facts::range::KeyRange;
-use crate::lsm::ruler::{Mark, OverSpans, Ruler, running, shared_out, within};
+use crate::lsm::contents::Contents;
+use crate::lsm::fitting::{Fitting, Held, OnGrid, lengths};
+use crate::lsm::layout::{IndexMarksByFile, Layout, Part};
+use crate::lsm::ruler::{Mark, Ruler, running, shared_out, within};
 use crate::lsm::share::Share;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Most different walks that deletions are fitted to, those that met most of them.
 const WALKS_MAX: usize = 4096;
-
-/// How often what was met is compared with what is thought to lie there.
-const ROUNDS: usize = 24;
-
-/// By no more than this factor one comparison moves anything.
-const FACTOR_MAX: f64 = 8.0;
-
-/// Thickness that is left of an interval in which nothing was met, as a share of what it was: of nothing no
-/// factor makes anything again.
-const THICKNESS_LEFT_MIN: f64 = 1e-9;
 
 /// A positioning call meets its tombstones one behind the other. Among this many times as many entries as it
 /// stepped over they are looked for: where entries lie is an estimate.
@@ -53,7 +47,7 @@ pub(crate) struct Met {
 /// What the files and the memtables of a column family hold between which keys.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
-    ruler: Ruler,
+    ruler: Arc<Ruler>,
     /// Places on the ruler, in order: where files and operations begin and end.
     grid: Vec<f64>,
     /// Before each of them: bytes and entries of files, deletions in files and in memtables.
@@ -63,28 +57,13 @@ pub struct Placement {
     memtables: Vec<f64>,
     /// How thick the files' deletions lie in each interval, compared with the others.
     thickness: Vec<f64>,
+    /// Of files in parts, by their number: where each lies, and what share of the file's deletions and of its
+    /// other entries it has.
+    parts: BTreeMap<u64, Vec<(OnGrid, f64, f64)>>,
     /// Deletions of the files that begin before each place, and of those that end there or before.
     begun: Vec<f64>,
     ended: Vec<f64>,
     memtable_deletions: u64,
-}
-
-/// A file, where it lies on the grid, and what is in it.
-#[derive(Clone, Copy)]
-struct Held<'f> {
-    span: (usize, usize),
-    file: &'f SstFile,
-}
-
-impl Held<'_> {
-    fn deletions(&self) -> f64 {
-        self.file.deletions as f64
-    }
-
-    /// Those of its entries that deletions are.
-    fn dead_share(&self) -> f64 {
-        self.file.deletions.min(self.file.entries) as f64 / self.file.entries.max(1) as f64
-    }
 }
 
 /// A part of an operation.
@@ -150,6 +129,28 @@ fn legs<'k>(operation: &'k Observation, first: Mark<'k>, last: Mark<'k>) -> Vec<
     ]
 }
 
+/// What operations did, leg by leg, and how many operations each stands for.
+pub(crate) struct Legs<'k>(Vec<(Leg<'k>, u64)>);
+
+impl<'k> Legs<'k> {
+    /// Of operations among these files.
+    pub(crate) fn of(files: &[&'k SstFile], observations: &[&'k Observation]) -> Legs<'k> {
+        let spans = files.iter().map(|file| Mark::around(file));
+        let ends = (spans.clone().map(|span| span.0).min(), spans.map(|span| span.1).max());
+        let (first, last) = (ends.0.unwrap_or(Mark::FIRST), ends.1.unwrap_or(Mark::FIRST));
+        let all = observations.iter().flat_map(|observation| {
+            let legs = legs(observation, first, last);
+            legs.into_iter().map(|leg| (leg, observation.weight))
+        });
+        Legs(all.collect())
+    }
+
+    /// Between which keys they lie.
+    pub(crate) fn spans(&self) -> impl Iterator<Item = (Mark<'k>, Mark<'k>)> {
+        self.0.iter().map(|(leg, _)| leg.span().unwrap_or((leg.from, leg.from)))
+    }
+}
+
 impl Placement {
     /// Of one column family's files, the operations in it, and what RocksDB says of its memtables.
     pub fn of(
@@ -157,45 +158,54 @@ impl Placement {
         observations: &[&Observation],
         memtables: Option<MemtableDeletions>,
     ) -> Placement {
-        let spans: Vec<_> = files.iter().map(|file| Mark::around(file)).collect();
-        let ends = (spans.iter().map(|span| span.0).min(), spans.iter().map(|span| span.1).max());
-        let (first, last) = (ends.0.unwrap_or(Mark::FIRST), ends.1.unwrap_or(Mark::FIRST));
-        let all = observations.iter().flat_map(|observation| {
-            let legs = legs(observation, first, last);
-            legs.into_iter().map(|leg| (leg, observation.weight))
-        });
-        let all: Vec<(Leg<'_>, u64)> = all.collect();
-        let of_legs = all.iter().map(|(leg, _)| leg.span().unwrap_or((leg.from, leg.from)));
-        let spans: Vec<_> = spans.into_iter().chain(of_legs).collect();
-        let entries: Vec<u64> = files.iter().map(|file| file.entries).collect();
-        let (ruler, places) = Ruler::of(&spans, &entries);
-        let walks = walks(&all, &ruler);
-        let mut grid: Vec<f64> =
-            places.into_iter().take(files.len()).flat_map(|place| [place.0, place.1]).collect();
-        let ends = grid.clone();
-        grid.extend(walks.iter().flat_map(|(walk, _)| [walk.0, walk.1]));
-        // What is in memtables can lie outside of all files.
-        grid.extend(all.iter().filter(|(leg, _)| leg.to.is_none()).map(|(leg, _)| ruler.at(leg.from)));
-        let outermost =
-            grid.iter().copied().min_by(f64::total_cmp).zip(grid.iter().copied().max_by(f64::total_cmp));
-        grid.extend(outermost.iter().flat_map(|(low, high)| [low - 1.0, high + 1.0]));
-        grid.sort_by(f64::total_cmp);
-        grid.dedup();
+        let legs = Legs::of(files, observations);
+        let layout = Layout::of(files, &IndexMarksByFile::new(), legs.spans());
+        Placement::on(&layout, files, &legs, memtables)
+    }
+
+    /// The same of files and operations that are laid out already.
+    pub(crate) fn on(
+        layout: &Layout,
+        files: &[&SstFile],
+        Legs(legs): &Legs<'_>,
+        memtables: Option<MemtableDeletions>,
+    ) -> Placement {
+        let Layout { ruler, places, parts } = layout;
+        let walks = walks(legs, ruler);
+        let grid = grid(places, parts, &walks, legs, ruler);
         let number = |place: f64| grid.partition_point(|other| *other < place);
-        let held = ends.chunks_exact(2).zip(files).filter_map(|(ends, file)| match ends {
-            [low, high] => Some(Held { span: (number(*low), number(*high)), file }),
-            _ => None,
+        let on_grid = |(low, high): Stretch| (number(low), number(high));
+        let parts = parts.iter().map(|(place, parts)| {
+            (*place, parts.iter().map(|part| (on_grid(part.place), part.contents)).collect())
+        });
+        let parts: BTreeMap<usize, Vec<(OnGrid, Contents)>> = parts.collect();
+        let held = files.iter().zip(places).enumerate().map(|(place, (file, span))| Held {
+            span: on_grid(*span),
+            file,
+            parts: parts.get(&place).map_or(&[], Vec::as_slice),
         });
         let held: Vec<Held<'_>> = held.collect();
-        let met = walks.iter().map(|((low, high), met)| ((number(*low), number(*high)), *met));
-        let met: Vec<((usize, usize), f64)> = met.collect();
-        let ends = all.iter().map(|(leg, _)| match leg.to {
+        let met = walks.iter().map(|(stretch, met)| (on_grid(*stretch), *met)).collect();
+        let ends = legs.iter().map(|(leg, _)| match leg.to {
             Some(to) => interval(&grid, ruler.at(to), leg.is_forward),
             None => interval(&grid, ruler.at(leg.from), !leg.is_forward),
         });
         let memtable_deletions = memtables.map_or(0, MemtableDeletions::total);
         let fitting = Fitting::of(&grid, held, met, (ends.collect(), memtable_deletions));
-        fitting.placed(ruler, grid, memtable_deletions)
+        let [begun, ended] = fitting.begun_and_ended();
+        Placement {
+            size_bytes: running(fitting.size_bytes()),
+            entries: running(fitting.entries()),
+            deletions: running(fitting.deletions()),
+            memtables: running(fitting.memtables.iter().copied()),
+            parts: fitting.shares().collect(),
+            thickness: fitting.thickness,
+            begun,
+            ended,
+            ruler: Arc::clone(ruler),
+            grid,
+            memtable_deletions,
+        }
     }
 
     /// What files have in a range.
@@ -271,30 +281,43 @@ impl Placement {
 
     /// Something that files have, shared out as their deletions are: sums by the grid.
     pub(crate) fn like_deletions<'f>(&self, amounts: impl Iterator<Item = (&'f SstFile, f64)>) -> Vec<f64> {
-        running(shared_out(&self.thickness, amounts.map(|(file, amount)| (self.span_of(file), amount))))
+        let parts = amounts.flat_map(|(file, amount)| self.in_parts(file, amount, |part| part.1));
+        running(shared_out(&self.thickness, parts))
     }
 
     /// Something that files have, shared out as their entries are: sums by the grid.
     pub(crate) fn like_entries<'f>(&self, amounts: impl Iterator<Item = (&'f SstFile, f64)>) -> Vec<f64> {
-        let lengths = lengths(&self.grid);
-        running(shared_out(&lengths, amounts.map(|(file, amount)| (self.span_of(file), amount))))
+        let parts = amounts.flat_map(|(file, amount)| self.in_parts(file, amount, |part| part.2));
+        running(shared_out(&lengths(&self.grid), parts))
     }
 
-    fn ends(&self, range: &KeyRange) -> (OnGrid, OnGrid) {
-        let behind_all = OnGrid { behind: self.grid.len(), part: 1.0 };
+    /// Something that a file has, by the shares of its parts.
+    fn in_parts(
+        &self,
+        file: &SstFile,
+        amount: f64,
+        share: fn(&(OnGrid, f64, f64)) -> f64,
+    ) -> impl Iterator<Item = (OnGrid, f64)> {
+        let parts = self.parts.get(&file.number).map_or(&[][..], Vec::as_slice);
+        let whole = parts.is_empty().then(|| (self.span_of(file), amount));
+        whole.into_iter().chain(parts.iter().map(move |part| (part.0, amount * share(part))))
+    }
+
+    fn ends(&self, range: &KeyRange) -> (Between, Between) {
+        let behind_all = Between { behind: self.grid.len(), part: 1.0 };
         (self.on_grid(&range.begin), range.end.as_ref().map_or(behind_all, |end| self.on_grid(end)))
     }
 
-    fn on_grid(&self, key: &Key) -> OnGrid {
+    fn on_grid(&self, key: &Key) -> Between {
         if key.is_empty() {
-            return OnGrid { behind: 0, part: 0.0 };
+            return Between { behind: 0, part: 0.0 };
         }
         let place = self.ruler.at(Mark::before(key));
         let behind = self.grid.partition_point(|other| *other < place);
         let at = |number: usize| self.grid.get(number).or(self.grid.last()).copied().unwrap_or(0.0);
         let (low, high) = (at(behind.saturating_sub(1)), at(behind));
         let part = if high > low { ((place - low) / (high - low)).clamp(0.0, 1.0) } else { 1.0 };
-        OnGrid { behind, part }
+        Between { behind, part }
     }
 
     /// Deletions of files between two places of the grid.
@@ -421,14 +444,14 @@ impl Placement {
 
 /// Where a key lies between two places of the grid.
 #[derive(Clone, Copy)]
-struct OnGrid {
+struct Between {
     /// The first place that does not lie before it.
     behind: usize,
     /// How much of the interval up to there does.
     part: f64,
 }
 
-impl OnGrid {
+impl Between {
     /// How much of something comes before it, by running sums.
     fn of(self, sums: &[f64]) -> f64 {
         let at = |number: usize| sums.get(number).or(sums.last()).copied().unwrap_or(0.0);
@@ -474,6 +497,27 @@ fn interval(grid: &[f64], place: f64, is_before: bool) -> usize {
     }
 }
 
+/// Places where files, their parts and operations begin and end, in order.
+fn grid(
+    places: &[Stretch],
+    parts: &BTreeMap<usize, Vec<Part>>,
+    walks: &[(Stretch, f64)],
+    legs: &[(Leg<'_>, u64)],
+    ruler: &Ruler,
+) -> Vec<f64> {
+    let parts = parts.values().flatten().map(|part| part.place);
+    let stretches = places.iter().copied().chain(parts).chain(walks.iter().map(|(walk, _)| *walk));
+    let mut grid: Vec<f64> = stretches.flat_map(|(low, high)| [low, high]).collect();
+    // What is in memtables can lie outside of all files.
+    grid.extend(legs.iter().filter(|(leg, _)| leg.to.is_none()).map(|(leg, _)| ruler.at(leg.from)));
+    let outermost =
+        grid.iter().copied().min_by(f64::total_cmp).zip(grid.iter().copied().max_by(f64::total_cmp));
+    grid.extend(outermost.iter().flat_map(|(low, high)| [low - 1.0, high + 1.0]));
+    grid.sort_by(f64::total_cmp);
+    grid.dedup();
+    grid
+}
+
 /// What operations met on one stretch. Whole numbers: one that stands for many is as many operations.
 struct MetOn {
     stretch: Stretch,
@@ -504,192 +548,11 @@ fn walks(legs: &[(Leg<'_>, u64)], ruler: &Ruler) -> Vec<(Stretch, f64)> {
     walks.iter().map(|walk| (walk.stretch, mean(walk))).collect()
 }
 
-/// What is known of deletions, and where they are thought to lie.
-struct Fitting<'f> {
-    held: Vec<Held<'f>>,
-    /// Walks over the grid, and what was met on each.
-    met: Vec<((usize, usize), f64)>,
-    /// Entries in each interval of the grid.
-    lengths: Vec<f64>,
-    /// How thick the files' deletions lie in each compared with the others.
-    thickness: Vec<f64>,
-    /// Deletions in memtables in each.
-    memtables: Vec<f64>,
-    memtable_deletions: f64,
-}
-
-impl<'f> Fitting<'f> {
-    /// What is in memtables was written last: half of it lies at the edge of what is deleted, where
-    /// operations came to their `ends`, as long as nothing else is known.
-    fn of(
-        grid: &[f64],
-        held: Vec<Held<'f>>,
-        met: Vec<((usize, usize), f64)>,
-        (ends, memtable_deletions): (Vec<usize>, u64),
-    ) -> Fitting<'f> {
-        let lengths = lengths(grid);
-        let mut is_end = vec![false; grid.len()];
-        ends.into_iter().for_each(|end| is_end.get_mut(end).into_iter().for_each(|is_end| *is_end = true));
-        let all: f64 = lengths.iter().sum();
-        let at_ends = lengths.iter().zip(&is_end).filter(|(_, is_end)| **is_end);
-        let at_ends: f64 = at_ends.map(|(length, _)| length).sum();
-        let thicker = if at_ends > 0.0 { (all / at_ends).max(1.0) } else { 1.0 };
-        let parts = lengths.iter().zip(&is_end);
-        let parts: Vec<f64> =
-            parts.map(|(length, is_end)| if *is_end { length * thicker } else { *length }).collect();
-        let memtable_deletions = memtable_deletions as f64;
-        let memtables = in_sum(parts, memtable_deletions);
-        let thickness = lengths.clone();
-        let mut fitting = Fitting { held, met, lengths, thickness, memtables, memtable_deletions };
-        if !fitting.met.is_empty() {
-            fitting.compare_all(&is_end);
-        }
-        fitting
-    }
-
-    /// Compares as often as it takes. Of a million files operations have met a few, and an interval that no
-    /// walk divides stays as thick as its neighbours: these few are looked at, in as few intervals as tell
-    /// them apart.
-    fn compare_all(&mut self, is_end: &[bool]) {
-        let mut walks = OverSpans::new(self.lengths.len());
-        self.met.iter().for_each(|(span, _)| walks.add(*span, 1.0));
-        let walked = running(walks.amounts().map(|walks| if walks > 0.5 { 1.0 } else { 0.0 }));
-        let reached = self.held.iter().filter(|file| within(&walked, file.span) > 0.5);
-        let reached: Vec<Held<'f>> = reached.copied().collect();
-        let spans = self.met.iter().map(|(span, _)| *span).chain(reached.iter().map(|file| file.span));
-        let ends = (0..).zip(is_end).filter(|(_, is_end)| **is_end).flat_map(|(place, _)| [place, place + 1]);
-        let mut kept: Vec<usize> = spans.flat_map(|(first, last)| [first, last]).chain(ends).collect();
-        kept.push(0);
-        kept.sort_unstable();
-        kept.dedup();
-        let number = |place: usize| kept.partition_point(|other| *other < place);
-        let coarse = |(first, last): (usize, usize)| (number(first), number(last));
-        let sums = |amounts: &[f64]| -> Vec<f64> {
-            let behind = kept.iter().skip(1).copied().chain([amounts.len()]);
-            let parts = kept.iter().zip(behind).map(|(first, last)| amounts.get(*first..last).unwrap_or(&[]));
-            parts.map(|parts| parts.iter().sum()).collect()
-        };
-        let mut few = Fitting {
-            held: reached.iter().map(|file| Held { span: coarse(file.span), file: file.file }).collect(),
-            met: self.met.iter().map(|(span, met)| (coarse(*span), *met)).collect(),
-            lengths: sums(&self.lengths),
-            thickness: sums(&self.thickness),
-            memtables: sums(&self.memtables),
-            memtable_deletions: self.memtable_deletions,
-        };
-        let before = (few.thickness.clone(), few.memtables.clone());
-        (0..ROUNDS).for_each(|_| few.compare());
-        let changed =
-            [(&mut self.thickness, before.0, few.thickness), (&mut self.memtables, before.1, few.memtables)];
-        for (all, before, after) in changed {
-            let behind = kept.iter().skip(1).copied().chain([all.len()]);
-            for (((first, last), before), after) in kept.iter().zip(behind).zip(before).zip(after) {
-                let factor = if before > 0.0 { after / before } else { 1.0 };
-                let parts = all.get_mut(*first..last).into_iter().flatten();
-                parts.for_each(|part| *part *= factor);
-            }
-        }
-    }
-
-    /// Makes intervals thicker where more was met than is thought to lie there, and thinner where less was.
-    /// All that files hold is somewhere among their keys; of what memtables hold nobody may have met
-    /// anything, so they have what files leave over.
-    fn compare(&mut self) {
-        let files = running(spread(&self.thickness, &self.held, Held::deletions));
-        let memtables = running(self.memtables.iter().copied());
-        let intervals = self.lengths.len();
-        let (mut of_files, mut of_memtables) = (OverSpans::new(intervals), OverSpans::new(intervals));
-        let mut walks = OverSpans::new(intervals);
-        for (span, met) in &self.met {
-            let (in_files, in_memtables) = (within(&files, *span), within(&memtables, *span));
-            let factor = |met: f64, there: f64| match there > 0.0 {
-                true => (met / there).clamp(1.0 / FACTOR_MAX, FACTOR_MAX),
-                false => 1.0,
-            };
-            of_files.add(*span, factor(*met, in_files + in_memtables));
-            of_memtables.add(*span, factor((met - in_files).max(0.0), in_memtables));
-            walks.add(*span, 1.0);
-        }
-        let walks: Vec<f64> = walks.amounts().collect();
-        for (parts, factors) in [(&mut self.thickness, of_files), (&mut self.memtables, of_memtables)] {
-            for (((part, length), factor), walks) in
-                parts.iter_mut().zip(&self.lengths).zip(factors.amounts()).zip(&walks)
-            {
-                if *walks > 0.5 {
-                    *part = (*part * factor / walks).max(length * THICKNESS_LEFT_MIN);
-                }
-            }
-        }
-        let sum: f64 = self.memtables.iter().sum();
-        if sum > self.memtable_deletions {
-            self.memtables = in_sum(std::mem::take(&mut self.memtables), self.memtable_deletions);
-        }
-    }
-
-    fn placed(&self, ruler: Ruler, grid: Vec<f64>, memtable_deletions: u64) -> Placement {
-        let (lengths, thickness, held) = (&self.lengths, &self.thickness, &self.held);
-        let live = |of: fn(&Held<'_>) -> f64| {
-            spread(lengths, held, move |file| of(file) * (1.0 - file.dead_share()))
-        };
-        let dead =
-            |of: fn(&Held<'_>) -> f64| spread(thickness, held, move |file| of(file) * file.dead_share());
-        let both = |of: fn(&Held<'_>) -> f64| {
-            running(live(of).into_iter().zip(dead(of)).map(|(one, two)| one + two))
-        };
-        let mut begun = vec![0.0; grid.len()];
-        let mut ended = vec![0.0; grid.len()];
-        for file in held {
-            // A file that begins at a place has begun before the next one.
-            for (sums, place) in [(&mut begun, file.span.0 + 1), (&mut ended, file.span.1)] {
-                sums.get_mut(place).into_iter().for_each(|sum| *sum += file.deletions());
-            }
-        }
-        Placement {
-            size_bytes: both(|file| file.file.size_bytes as f64),
-            entries: both(|file| file.file.entries as f64),
-            deletions: running(spread(thickness, held, Held::deletions)),
-            memtables: running(self.memtables.iter().copied()),
-            thickness: thickness.clone(),
-            begun: up_to(begun),
-            ended: up_to(ended),
-            ruler,
-            grid,
-            memtable_deletions,
-        }
-    }
-}
-
-/// Entries in each interval of a grid.
-fn lengths(grid: &[f64]) -> Vec<f64> {
-    let behind = grid.iter().skip(1).chain(grid.last());
-    grid.iter().zip(behind).map(|(low, high)| high - low).collect()
-}
-
-/// The same parts of another sum.
-fn in_sum(mut parts: Vec<f64>, sum: f64) -> Vec<f64> {
-    let all: f64 = parts.iter().sum();
-    parts.iter_mut().for_each(|part| *part *= sum / all.max(f64::MIN_POSITIVE));
-    parts
-}
-
-fn up_to(mut amounts: Vec<f64>) -> Vec<f64> {
-    let mut sum = 0.0;
-    for amount in &mut amounts {
-        sum += *amount;
-        *amount = sum;
-    }
-    amounts
-}
-
-/// Something that files have, shared out to their intervals by how thick these are: the sums over all files.
-fn spread<'f>(thickness: &[f64], held: &[Held<'f>], amount: impl Fn(&Held<'f>) -> f64) -> Vec<f64> {
-    shared_out(thickness, held.iter().map(|file| (file.span, amount(file))))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::facts::evidence::Counters;
+    use crate::facts::index_marks::Thinning;
     use crate::lsm::share::split;
     use proptest::prelude::*;
 
@@ -725,6 +588,42 @@ mod tests {
         let low = KeyRange { begin: low, end: Some(cut.clone()) };
         let high = KeyRange { begin: cut, end: high };
         (placement.share(&low).deletions, placement.share(&high).deletions)
+    }
+
+    fn marked(
+        files: &[&SstFile],
+        marks: &IndexMarksByFile,
+        observations: &[&Observation],
+        memtables: Option<MemtableDeletions>,
+    ) -> Placement {
+        let legs = Legs::of(files, observations);
+        Placement::on(&Layout::of(files, marks, legs.spans()), files, &legs, memtables)
+    }
+
+    /// A file's rows are where its index block has their bytes, and its deletions where it has none.
+    #[test]
+    fn what_is_where_in_a_file_is_told_by_its_index_block() {
+        let rows = SstFile { number: 7, ..sst(6, "k10", "k99", 300, 0) };
+        let mixed = SstFile { size_bytes: 100_000, ..sst(0, "k10", "k99", 200, 100) };
+        let files = [&rows, &mixed];
+        let mut thinning = Thinning::default();
+        [("k20", 1_200), ("k60", 50_000)]
+            .into_iter()
+            .for_each(|(key, bytes)| thinning.push(key.as_bytes(), bytes));
+        let mut of_rows = Thinning::default();
+        [("k20", 2_000), ("k60", 2_500)]
+            .into_iter()
+            .for_each(|(key, bytes)| of_rows.push(key.as_bytes(), bytes));
+        let marks = IndexMarksByFile::from([(1, thinning.marks()), (7, of_rows.marks())]);
+        let up_to = |placement: &Placement, end: &str| {
+            placement.share(&KeyRange { begin: Key::default(), end: Some(Key::new(end)) })
+        };
+        let placement = marked(&files, &marks, &[], None);
+        let (first, most) = (up_to(&placement, "k20\0"), up_to(&placement, "k60\0"));
+        assert!(first.deletions > 90, "{first:?}");
+        assert_eq!((first.size_bytes, most.size_bytes), (3_200, 52_500));
+        let unknown = up_to(&marked(&files, &IndexMarksByFile::new(), &[], None), "k20\0");
+        assert!(unknown.size_bytes > 30_000, "{unknown:?}");
     }
 
     #[test]
@@ -837,10 +736,16 @@ mod tests {
             operations in proptest::collection::vec(operation(), 0..8),
             memtables in proptest::option::of(0u64..1 << 30),
             cuts in proptest::collection::vec(key(), 0..8),
+            marks in proptest::collection::vec((key(), any::<u64>()), 0..8),
         ) {
+            // Any two marks may be out of order, outside of the file, or behind its end.
+            let mut thinning = Thinning::default();
+            let size_bytes = files.first().map_or(1, |file| file.size_bytes.max(1));
+            marks.iter().for_each(|(key, bytes)| thinning.push(key.as_bytes(), bytes % size_bytes));
+            let marks = IndexMarksByFile::from([(1, thinning.marks())]);
             let (files, seen): (Vec<_>, Vec<_>) = (files.iter().collect(), operations.iter().collect());
             let memtables = memtables.map(|active| MemtableDeletions { active, immutable: 0 });
-            let placement = Placement::of(&files, &seen, memtables);
+            let placement = marked(&files, &marks, &seen, memtables);
             let parts = split(&KeyRange::everything(), &cuts);
             let sum = parts.iter().map(|part| placement.share(part)).fold(Share::default(), Share::plus);
             prop_assert_eq!(sum, placement.share(&KeyRange::everything()));

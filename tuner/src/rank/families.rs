@@ -5,7 +5,8 @@ use crate::facts::options::ColumnFamilyOptions;
 use crate::lsm::cost::Levels;
 use crate::lsm::hidden_entries::HiddenEntries;
 use crate::lsm::kept::KeptBySnapshot;
-use crate::lsm::tombstone_placement::Placement;
+use crate::lsm::layout::Layout;
+use crate::lsm::tombstone_placement::{Legs, Placement};
 use crate::rank::relief_map::ReliefMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,8 +50,11 @@ impl Family {
     fn of(evidence: &Evidence, name: &str, observations: &[&Observation]) -> Family {
         let files: Vec<&SstFile> = evidence.files.iter().filter(|file| file.column_family == name).collect();
         let options = evidence.options_of(name);
-        let levels = Levels::of_linked(&files, &options, &evidence.linked_files);
-        let placement = Placement::of(&files, observations, evidence.memtables.get(name).copied());
+        let legs = Legs::of(&files, observations);
+        let layout = Layout::of(&files, &evidence.index_marks, legs.spans());
+        let levels = Levels::on(&layout, &files, &options, &evidence.linked_files);
+        let memtables = evidence.memtables.get(name).copied();
+        let placement = Placement::on(&layout, &files, &legs, memtables);
         let hidden = HiddenEntries::of(&files, &placement, observations);
         let relief = ReliefMap::of(&placement, &hidden, observations, &evidence.event_costs());
         let snapshot = evidence.oldest_snapshot.as_ref();

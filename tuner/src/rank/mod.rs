@@ -3,6 +3,7 @@
 pub(crate) mod attribution;
 pub(crate) mod candidate;
 mod families;
+pub mod index_blocks;
 pub(crate) mod join;
 mod quiet;
 pub mod ranker;

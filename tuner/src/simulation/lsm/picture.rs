@@ -1,13 +1,18 @@
 //! The tree as the agent would see it: files, memtables and painful operations, in the tuner's own terms.
 
+use super::file::File;
 use super::names::Names;
 use super::reader::{Counts, Reader};
+use super::settings::Settings;
+use super::table::Table;
 use super::tree::Tree;
 use crate::facts::evidence::{
     Counters, Evidence, MemtableDeletions, Observation, SeekKind, SentinelInterval, SstFile,
 };
 use crate::facts::key::Key;
 use crate::facts::oldest_snapshot::{OldestSnapshot, Sequences};
+use crate::rank::index_blocks::worth_reading;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// How a reader is positioned.
@@ -106,7 +111,7 @@ impl Tree {
     pub fn files(&self, column_family: &str) -> Vec<SstFile> {
         let names = &self.settings.names;
         let levels = (0..).zip(&self.levels);
-        let file = |level: u32, file: &super::file::File| SstFile {
+        let file = |level: u32, file: &File| SstFile {
             number: file.number,
             column_family: column_family.to_owned(),
             level,
@@ -117,6 +122,15 @@ impl Tree {
             largest: names.key(file.largest),
         };
         levels.flat_map(|(level, files)| files.iter().map(move |one| file(level, one))).collect()
+    }
+
+    /// Adds what the index blocks tell of those files that a database's operations make worth reading.
+    pub fn add_index_marks(&self, evidence: &mut Evidence) {
+        let Settings { names, block_size, .. } = &self.settings;
+        let worth: BTreeSet<u64> = worth_reading(evidence).into_iter().collect();
+        let files = self.levels.iter().flatten().filter(|file| worth.contains(&file.number));
+        let marks = |file: &Arc<File>| (file.number, Table::index_marks(names, *block_size, &file.entries));
+        evidence.index_marks.extend(files.map(marks));
     }
 
     /// Bytes of the live files.
@@ -177,7 +191,7 @@ impl Tree {
     }
 
     fn oldest_snapshot(&self, sequence: u64) -> OldestSnapshot {
-        let sequences = |file: &Arc<super::file::File>| {
+        let sequences = |file: &Arc<File>| {
             let of_tombstones = file.tombstones.iter().map(|tombstone| tombstone.sequence);
             let smallest = file.entries.iter().map(|entry| entry.sequence).chain(of_tombstones).min();
             let smallest = smallest.unwrap_or(file.largest_sequence);

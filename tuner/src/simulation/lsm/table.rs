@@ -5,6 +5,7 @@
 
 use super::entry::{Entry, RangeTombstone};
 use super::names::{Name, Names};
+use crate::facts::index_marks::{IndexMarks, Thinning};
 
 /// `block_restart_interval`.
 const RESTART_INTERVAL: u32 = 16;
@@ -110,6 +111,24 @@ impl<'n> Table<'n> {
         (self.block_bytes, self.block_entries, self.since_restart) = (EMPTY_BLOCK_BYTES, 0, 0);
     }
 
+    /// What the index block of a file with these entries tells: a key between each two neighbouring data
+    /// blocks, and the bytes before it.
+    pub(crate) fn index_marks(names: &Names, block_size: u64, entries: &[Entry]) -> IndexMarks {
+        let mut table = Table::new(names, block_size);
+        let mut marks = Thinning::default();
+        let mut last = names.name(0);
+        for entry in entries {
+            let before = table.ended_bytes();
+            table.add(entry);
+            let next = names.name(entry.key);
+            if table.ended_bytes() > before {
+                marks.push(&separator(last.as_bytes(), next.as_bytes()), table.ended_bytes());
+            }
+            last = next;
+        }
+        marks.marks()
+    }
+
     /// Bytes of the whole file.
     pub(crate) fn finish(mut self, tombstones: &[RangeTombstone]) -> u64 {
         if self.block_entries > 0 {
@@ -123,6 +142,17 @@ impl<'n> Table<'n> {
         let versions = if self.divides_versions { self.blocks * FOOTER_BYTES as u64 } else { 0 };
         self.ended_bytes + self.index_bytes + versions + ranges + FILE_OVERHEAD_BYTES
     }
+}
+
+/// The shortest key from `last` up to, and without, `next`.
+fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
+    let length = separator_bytes(last, next);
+    let mut bytes = last.get(..length).unwrap_or(last).to_vec();
+    // Shortened it is greater for its last byte.
+    if let Some(byte) = bytes.last_mut().filter(|_| length < last.len()) {
+        *byte = byte.saturating_add(1);
+    }
+    bytes
 }
 
 /// Length of the shortest key from `last` up to, and without, `next`: `FindShortestSeparator`.

@@ -52,6 +52,7 @@ pub fn watch<'w>(workload: &'w Workload, policy: &Policy, looking: Looking, seed
     }
     evidence.window = probes.ledger.window();
     evidence.observations = probes.ledger.observations(DATABASE);
+    player.tree.add_index_marks(&mut evidence);
     Watched { evidence, player }
 }
 

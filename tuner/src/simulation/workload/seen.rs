@@ -34,6 +34,7 @@ impl Seen {
         evidence.sentinel.duration_ns = (seconds * 1e9) as u64;
         evidence.sentinel.counters =
             Counters { tombstones_skipped: self.tombstones as u64, ..Counters::default() };
+        tree.add_index_marks(&mut evidence);
         evidence
     }
 
