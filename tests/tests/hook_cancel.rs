@@ -199,6 +199,7 @@ impl Stalled {
             range: KeyRange::everything(),
             cost_bytes: 0,
             bottommost: Bottommost::Force,
+            files: None,
         }
     }
 

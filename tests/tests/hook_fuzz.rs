@@ -7,8 +7,8 @@
 use anyhow::{Context, Result, ensure};
 use sexton_execute::{HookClient, HookOptions};
 use sexton_hook_protocol::{
-    BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, KeyBytes, OptionChange, OptionsScope,
-    PROTOCOL_VERSION, Request, SetOptions, encode,
+    BottommostLevelCompaction, ColumnFamilyPointers, CompactFiles, CompactRange, KeyBytes, OptionChange,
+    OptionsScope, PROTOCOL_VERSION, Request, SetOptions, encode,
 };
 use sexton_inspect::inspect::Inspector;
 use sexton_tests::linked::Program;
@@ -92,7 +92,7 @@ fn request(random: &mut Random, family: &ColumnFamilyPointers) -> Request {
         0 => family.clone(),
         _ => wrong_pointers(random, family),
     };
-    match random.below(4) {
+    match random.below(5) {
         0 => Request::CompactRange(CompactRange {
             column_family,
             begin: key(random),
@@ -107,6 +107,12 @@ fn request(random: &mut Random, family: &ColumnFamilyPointers) -> Request {
         }),
         1 => Request::Cancel { id: random.any() },
         2 => Request::SetOptions(options(random, column_family)),
+        3 => Request::CompactFiles(CompactFiles {
+            column_family,
+            files: (0..random.below(300)).map(|_| random.below(40)).collect(),
+            output_level: random.below(9) as u32,
+            output_file_bytes: random.any(),
+        }),
         _ => Request::Flush { column_family },
     }
 }

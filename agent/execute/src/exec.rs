@@ -262,6 +262,7 @@ pub(super) mod tests {
             range: KeyRange { begin: Key::new(begin), end: end.map(Key::new) },
             cost_bytes: 1 << 20,
             bottommost: Bottommost::ForceOptimized,
+            files: None,
         }
     }
 

@@ -1,7 +1,9 @@
 //! Whatever a hook inside a foreign process sends, reading it does no harm.
 
 use sexton_fuzz::fuzz;
-use sexton_hook_protocol::{Hello, KeyBytes, PROTOCOL_VERSION, Response, SstFile, decode, encode, read};
+use sexton_hook_protocol::{
+    CompactionState, Finished, Hello, KeyBytes, PROTOCOL_VERSION, Response, SstFile, decode, encode, read,
+};
 
 fn originals() -> Vec<Vec<u8>> {
     let hello = Hello {
@@ -31,6 +33,17 @@ fn originals() -> Vec<Vec<u8>> {
         Response::SstFiles { files: vec![file.clone(), file], last: true },
         property,
         Response::Started { id: u64::MAX },
+        Response::Compaction {
+            id: 1,
+            state: CompactionState::Finished(Finished {
+                ok: false,
+                cancelled: false,
+                closed_by_owner: false,
+                busy: true,
+                error: Some("Operation aborted: busy".into()),
+                duration_ns: 5,
+            }),
+        },
         Response::Done {},
     ];
     responses.iter().filter_map(|response| encode(response).ok()).collect()

@@ -6,14 +6,15 @@ use super::words::one_line;
 use super::{attach, library, standstill};
 use sexton_hook_protocol::limits::{ANSWER_WAIT_MAX, STOP_ANSWER_WAIT_MAX};
 use sexton_hook_protocol::{
-    ChangedOption, ColumnFamilyLoad, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind,
-    FrameError, Hello, LOADS_MAX, OptionChange, OptionsScope, PROTOCOL_VERSION, Request, Response,
-    SetOptions, VerifiedColumnFamily, read, write,
+    COMPACT_FILES, ChangedOption, ColumnFamilyLoad, ColumnFamilyPointers, CompactFiles, CompactRange,
+    CompactionState, ErrorKind, FrameError, Hello, LOADS_MAX, OptionChange, OptionsScope, PROTOCOL_VERSION,
+    Request, Response, SetOptions, VerifiedColumnFamily, read, write,
 };
 use sexton_inspect::facts::Target;
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::key::Key;
 use sexton_tuner::oldest_snapshot::Sequences;
+use sexton_tuner::primitives::Primitives;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
@@ -255,6 +256,25 @@ impl HookClient {
             Response::Started { id } => Ok(id),
             other => Err(self.unexpected(other, "a compaction that started")),
         }
+    }
+
+    /// Starts a compaction of files, as [`HookClient::start_compaction`] does one of a range. It cannot be
+    /// cancelled.
+    ///
+    /// # Errors
+    /// As [`HookClient::start_compaction`], and [`ErrorKind::Unsupported`] where there is no such call.
+    pub fn start_compaction_of_files(&mut self, files: CompactFiles) -> Result<u64, ExecuteError> {
+        self.databases()?;
+        match self.ask_once(&Request::CompactFiles(files))? {
+            Response::Started { id } => Ok(id),
+            other => Err(self.unexpected(other, "a compaction that started")),
+        }
+    }
+
+    /// What this RocksDB can be asked to compact by, as the hook has found it.
+    pub fn primitives(&self) -> Primitives {
+        let found = &self.hello.functions_found;
+        Primitives { compact_files: found.iter().any(|name| name == COMPACT_FILES) }
     }
 
     /// Starts a flush of the column family's memtables, as [`HookClient::start_compaction`] starts a

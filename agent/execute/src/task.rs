@@ -6,6 +6,7 @@ use super::words::one_line;
 use sexton_hook_protocol::{ColumnFamilyLoad, ColumnFamilyPointers};
 use sexton_inspect::facts::{ProcessId, ThreadLevel};
 pub use sexton_inspect::identity::HandlePointers;
+use sexton_tuner::compact_files::CompactFiles;
 use sexton_tuner::cost::Bottommost;
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::run::SettingChange;
@@ -76,6 +77,8 @@ pub struct CompactTask {
     /// What is done with the bottommost level's files: rewritten where tombstones lie that nothing else would
     /// remove.
     pub bottommost: Bottommost,
+    /// The files that are compacted; `None`: all that overlaps the range. Only the hook can do that.
+    pub files: Option<CompactFiles>,
 }
 
 impl CompactTask {
@@ -171,6 +174,11 @@ pub enum JobEnd {
     /// It was stopped, and why.
     Cancelled {
         /// In words: asked for, or the time limit.
+        reason: String,
+    },
+    /// Nothing was done; later it may go.
+    NotBegun {
+        /// In words: its files have changed, or RocksDB compacts some of them.
         reason: String,
     },
 }

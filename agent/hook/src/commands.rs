@@ -11,8 +11,9 @@ use crate::rocksdb::{Failed, LiveFiles, RocksDb};
 use crate::verify::directory;
 use crate::{log, owner, registered, settable, started};
 use sexton_hook_protocol::{
-    ColumnFamilyLoad, ColumnFamilyPointers, CompactRange, ErrorKind, Hello, LOADS_MAX, OPTIONS_MAX,
-    PROPERTY_NAME_BYTES_MAX, PROTOCOL_VERSION, Request, Response, SetOptions, VerifiedColumnFamily,
+    COMPACT_FILES_MAX, ColumnFamilyLoad, ColumnFamilyPointers, CompactFiles, CompactRange, ErrorKind, Hello,
+    LOADS_MAX, OPTIONS_MAX, PROPERTY_NAME_BYTES_MAX, PROTOCOL_VERSION, Request, Response, SetOptions,
+    VerifiedColumnFamily,
 };
 use std::ffi::CString;
 use std::sync::Arc;
@@ -82,6 +83,7 @@ impl Hook {
             Request::Property { column_family, name } => self.property(&column_family, &name)?,
             Request::Loads { column_families } => self.loads(&column_families)?,
             Request::CompactRange(request) => self.compact_range(request)?,
+            Request::CompactFiles(request) => self.compact_files(request)?,
             Request::Flush { column_family } => self.flush(column_family)?,
             Request::CompactionStatus { id } => self.worker.status(id)?,
             Request::Cancel { id } => self.worker.cancel(id)?,
@@ -208,6 +210,20 @@ impl Hook {
         self.worker.start(rocksdb, Job::Compact(request)).map(|id| Response::Started { id })
     }
 
+    fn compact_files(&mut self, request: CompactFiles) -> Result<Response, Failure> {
+        if request.files.is_empty() || request.files.len() > COMPACT_FILES_MAX || request.output_level == 0 {
+            let message =
+                format!("one to {COMPACT_FILES_MAX} files are compacted at a time, into level 1 or below");
+            return Err((ErrorKind::BadRequest, message));
+        }
+        let rocksdb = self.rocksdb()?;
+        if !rocksdb.can_compact_files() {
+            return Err(unsupported("compaction of files is missing"));
+        }
+        self.enter(&rocksdb, &request.column_family)?;
+        self.worker.start(rocksdb, Job::CompactFiles(request)).map(|id| Response::Started { id })
+    }
+
     fn flush(&mut self, pointers: ColumnFamilyPointers) -> Result<Response, Failure> {
         let rocksdb = self.rocksdb()?;
         if !rocksdb.can_flush() {
@@ -301,6 +317,7 @@ fn is_acting(request: &Request) -> bool {
         | Request::CompactionStatus { .. }
         | Request::ChangedOptions {} => false,
         Request::CompactRange(_)
+        | Request::CompactFiles(_)
         | Request::Flush { .. }
         | Request::Cancel { .. }
         | Request::SetOptions(_)

@@ -52,6 +52,32 @@ impl CompactFunctions {
     }
 }
 
+/// Functions for compacting some files; in the C API since RocksDB 11.
+#[derive(Clone, Copy)]
+pub struct CompactFilesFunctions {
+    pub options_create: unsafe extern "C" fn() -> *mut c_void,
+    pub options_destroy: unsafe extern "C" fn(*mut c_void),
+    pub options_set_output_file_size_limit: unsafe extern "C" fn(*mut c_void, u64),
+    pub compact_files: CompactFilesFunction,
+    pub free: Free,
+}
+
+/// Database, column family, options; names of the files and how many; output level and path; names of the files
+/// that came of it, how many, and what is known of the job, where that is wanted; the error.
+pub type CompactFilesFunction = unsafe extern "C" fn(
+    *mut Wrapper,
+    *mut Wrapper,
+    *const c_void,
+    *const *const c_char,
+    usize,
+    c_int,
+    c_int,
+    *mut *mut *mut c_char,
+    *mut usize,
+    *mut c_void,
+    *mut *mut c_char,
+);
+
 #[derive(Clone, Copy)]
 pub struct ManualFunctions {
     pub disable: unsafe extern "C" fn(*mut Wrapper),
@@ -186,6 +212,27 @@ impl Symbols {
             options_set_max_subcompactions: subcompactions,
             options_set_timestamp: timestamp,
             compact_range: compact?,
+        })
+    }
+
+    /// The functions for compacting some files; `None` if one is missing.
+    pub fn compact_files(&mut self) -> Option<CompactFilesFunctions> {
+        // SAFETY: the fields' types are the signatures in c.h.
+        let (create, destroy, limit, compact, free) = unsafe {
+            (
+                self.function(c"rocksdb_compaction_options_create"),
+                self.function(c"rocksdb_compaction_options_destroy"),
+                self.function(c"rocksdb_compaction_options_set_output_file_size_limit"),
+                self.function(c"rocksdb_compact_files_cf"),
+                self.function(c"rocksdb_free"),
+            )
+        };
+        Some(CompactFilesFunctions {
+            options_create: create?,
+            options_destroy: destroy?,
+            options_set_output_file_size_limit: limit?,
+            compact_files: compact?,
+            free: free?,
         })
     }
 

@@ -1,18 +1,20 @@
-//! One range compaction or flush at a time, in a thread of its own, and stopping it.
+//! One compaction or flush at a time, in a thread of its own, and stopping it.
 //!
 //! A compaction is stopped by its own flag ([`cancel`]), at which RocksDB looks at each key. One that waits
 //! (for an automatic compaction of the same files, or for a flush that would stall writers) notices it when
-//! its turn comes, and then does nothing. Where this RocksDB has no such flag, and for flushes, there is
-//! nothing but to wait: nothing of ours may fail a compaction of the application's own.
+//! its turn comes, and then does nothing. Where this RocksDB has no such flag, for compactions of files, which
+//! are small, and for flushes there is nothing but to wait: nothing of ours may fail a compaction of the application's own.
 
 use crate::access::{Access, Failure, enter};
-use crate::rocksdb::{CompactOptions, Failed, RocksDb};
-use crate::{cancel, limit, log, thread};
+use crate::rocksdb::{CompactOptions, Failed, LiveFile, RocksDb};
+use crate::{cancel, limit, log, pages, thread};
 use sexton_hook_protocol::limits::{CANCEL_WAIT_MAX, STOP_WAIT_MAX};
 use sexton_hook_protocol::{
-    ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished, KeyBytes, Response,
+    COMPACT_FILES_BYTES_MAX, ColumnFamilyPointers, CompactFiles, CompactRange, CompactionState, ErrorKind,
+    Finished, KeyBytes, Response,
 };
-use std::ffi::c_int;
+use std::collections::BTreeSet;
+use std::ffi::{CString, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -24,6 +26,7 @@ const OUTCOMES_KEPT_MAX: usize = 8;
 #[derive(Clone)]
 pub enum Job {
     Compact(CompactRange),
+    CompactFiles(CompactFiles),
     /// A flush of a column family.
     Flush(ColumnFamilyPointers),
 }
@@ -32,6 +35,7 @@ impl Job {
     fn pointers(&self) -> &ColumnFamilyPointers {
         match self {
             Job::Compact(request) => &request.column_family,
+            Job::CompactFiles(request) => &request.column_family,
             Job::Flush(pointers) => pointers,
         }
     }
@@ -39,6 +43,7 @@ impl Job {
     fn name(&self) -> &'static str {
         match self {
             Job::Compact(_) => "compaction",
+            Job::CompactFiles(_) => "compaction of files",
             Job::Flush(_) => "flush",
         }
     }
@@ -87,9 +92,30 @@ struct Running {
 }
 
 /// How a job's own part ended.
+#[derive(Default)]
 struct Done {
     error: Option<String>,
+    busy: bool,
     closed_by_owner: bool,
+}
+
+impl Done {
+    fn failed(error: String) -> Done {
+        Done { error: Some(error), ..Done::default() }
+    }
+}
+
+/// Why RocksDB did not do a job.
+struct Trouble {
+    reason: String,
+    /// Whether nothing was begun, and it may go later.
+    is_busy: bool,
+}
+
+impl From<String> for Trouble {
+    fn from(reason: String) -> Trouble {
+        Trouble { reason, is_busy: false }
+    }
 }
 
 impl Shared {
@@ -113,7 +139,7 @@ impl Shared {
         let mut jobs = self.jobs();
         if let Some(running) = jobs.running.take() {
             let cancelled = running.cancelled || done.closed_by_owner;
-            let error = done.error.or_else(|| cancelled.then(|| "cancelled".to_owned()));
+            let error = done.error.clone().or_else(|| cancelled.then(|| "cancelled".to_owned()));
             let duration_ns = nanoseconds(running.started);
             let (name, id) = (running.job.name(), running.id);
             let result = error.as_deref().unwrap_or("done");
@@ -121,8 +147,9 @@ impl Shared {
             if jobs.outcomes.len() >= OUTCOMES_KEPT_MAX {
                 jobs.outcomes.remove(0);
             }
-            let closed_by_owner = done.closed_by_owner;
-            let finished = Finished { ok: error.is_none(), cancelled, closed_by_owner, error, duration_ns };
+            let Done { closed_by_owner, busy, .. } = done;
+            let ok = error.is_none();
+            let finished = Finished { ok, cancelled, closed_by_owner, busy, error, duration_ns };
             jobs.outcomes.push((running.id, finished));
         }
         drop(jobs);
@@ -166,14 +193,14 @@ impl Worker {
         let spawned = thread::spawn("sexton-compact", thread::COMPACTION_STACK_BYTES, move || {
             let outcome = catch_unwind(AssertUnwindSafe(|| run(&shared, &rocksdb, &job)));
             if outcome.is_err() {
-                shared.finish(Done { error: Some("the hook panicked".to_owned()), closed_by_owner: false });
+                shared.finish(Done::failed("the hook panicked".to_owned()));
             }
         });
         match spawned {
             Ok(()) => Ok(id),
             Err(error) => {
                 let message = format!("cannot start a thread: {error}");
-                self.shared.finish(Done { error: Some(message.clone()), closed_by_owner: false });
+                self.shared.finish(Done::failed(message.clone()));
                 Err((ErrorKind::Internal, message))
             }
         }
@@ -205,8 +232,11 @@ impl Worker {
             drop(jobs);
             return self.status(id);
         };
-        if matches!(running.job, Job::Flush(_)) {
-            return unsupported("a flush cannot be cancelled; it will run to its end");
+        if !matches!(running.job, Job::Compact(_)) {
+            return unsupported(&format!(
+                "a {} cannot be cancelled; it will run to its end",
+                running.job.name()
+            ));
         }
         if !running.rocksdb.can_cancel() {
             return unsupported("this RocksDB cannot cancel a compaction; it will run to its end");
@@ -235,24 +265,69 @@ fn not_found(id: u64) -> Failure {
 fn run(shared: &Shared, rocksdb: &RocksDb, job: &Job) {
     let access = match enter(rocksdb, job.pointers()) {
         Ok(access) => access,
-        Err((_, reason)) => return shared.finish(Done { error: Some(reason), closed_by_owner: false }),
+        Err((_, reason)) => return shared.finish(Done::failed(reason)),
     };
     let outcome = match job {
         _ if !shared.begin_use(job.pointers().database) => Ok(()),
-        Job::Compact(request) => compact(rocksdb, request, &access),
-        Job::Flush(_) => rocksdb.flush(access.handles()).map_err(|failed| match failed {
-            Failed::Missing => "RocksDB gave no options for a flush".to_owned(),
-            Failed::Status(words) => words,
-        }),
+        Job::Compact(request) => compact(rocksdb, request, &access).map_err(Trouble::from),
+        Job::CompactFiles(request) => compact_files(rocksdb, request, &access),
+        Job::Flush(_) => rocksdb.flush(access.handles()).map_err(|failed| trouble(failed, "a flush")),
     };
     cancel::end();
     let closed_by_owner = access.is_ending();
-    let error = if closed_by_owner {
-        Some(format!("its owner closed the database during the {}", job.name()))
-    } else {
-        outcome.err()
+    let done = match outcome {
+        // What ran through did so before its owner went on.
+        Ok(()) if matches!(job, Job::CompactFiles(_)) => Done::default(),
+        _ if closed_by_owner => {
+            let error = Some(format!("its owner closed the database during the {}", job.name()));
+            Done { error, closed_by_owner, ..Done::default() }
+        }
+        Ok(()) => Done::default(),
+        Err(Trouble { reason, is_busy }) => Done { busy: is_busy, ..Done::failed(reason) },
     };
-    shared.finish(Done { error, closed_by_owner });
+    shared.finish(done);
+}
+
+fn trouble(failed: Failed, what: &str) -> Trouble {
+    let is_busy = failed.is_aborted();
+    match failed {
+        Failed::Missing => format!("RocksDB gave no options for {what}").into(),
+        Failed::Status(reason) => Trouble { reason, is_busy },
+    }
+}
+
+/// Never with files that are gone, and never with more than can be waited for.
+fn compact_files(rocksdb: &RocksDb, request: &CompactFiles, access: &Access<'_>) -> Result<(), Trouble> {
+    let CompactFiles { column_family, files, output_level, output_file_bytes } = request;
+    let level = c_int::try_from(*output_level).map_err(|_| "there is no such level".to_owned())?;
+    let Some(list) = rocksdb.live_files(access.handles()) else {
+        return Err("live SST files cannot be listed".to_owned().into());
+    };
+    let wanted: BTreeSet<u64> = files.iter().copied().collect();
+    let is_own = |file: &LiveFile<'_>| {
+        let is_wanted = pages::number(file.name).is_some_and(|number| wanted.contains(&number));
+        is_wanted && file.column_family == column_family.name.as_bytes() && file.level <= level
+    };
+    let own: Vec<(Vec<u8>, usize)> =
+        list.iter().filter(is_own).map(|file| (file.name.to_vec(), file.size_bytes)).collect();
+    drop(list);
+    if own.len() < wanted.len() {
+        let reason = format!("{} of {} files are not there any more", wanted.len() - own.len(), wanted.len());
+        return Err(Trouble { reason, is_busy: true });
+    }
+    let bytes = own.iter().map(|(_, bytes)| *bytes as u64).fold(0, u64::saturating_add);
+    if bytes > COMPACT_FILES_BYTES_MAX {
+        let reason =
+            format!("the files have {bytes} bytes, and at most {COMPACT_FILES_BYTES_MAX} can be waited for");
+        return Err(reason.into());
+    }
+    let names: Result<Vec<CString>, _> = own.into_iter().map(|(name, _)| CString::new(name)).collect();
+    let names = names.map_err(|_| "the name of a file has a NUL byte".to_owned())?;
+    if access.is_ending() {
+        return Err("its owner closes the database".to_owned().into());
+    }
+    let done = rocksdb.compact_files(access.handles(), &names, level, *output_file_bytes);
+    done.map_err(|failed| trouble(failed, "a compaction of files"))
 }
 
 fn compact(rocksdb: &RocksDb, request: &CompactRange, access: &Access<'_>) -> Result<(), String> {

@@ -28,13 +28,11 @@ pub fn send_all(
 
 /// A file as it is sent; `None` where its name holds no number or its column family's is too long.
 fn entry(file: &LiveFile<'_>) -> Option<SstFile> {
-    let digits = file.name.rsplit(|byte| *byte == b'/').next()?;
-    let digits = digits.strip_suffix(b".sst").unwrap_or(digits);
     if file.column_family.len() > COLUMN_FAMILY_NAME_BYTES_MAX {
         return None;
     }
     Some(SstFile {
-        number: std::str::from_utf8(digits).ok()?.parse().ok()?,
+        number: number(file.name)?,
         column_family: String::from_utf8_lossy(file.column_family).into_owned(),
         level: u32::try_from(file.level).ok()?,
         size_bytes: file.size_bytes as u64,
@@ -45,6 +43,13 @@ fn entry(file: &LiveFile<'_>) -> Option<SstFile> {
         smallest_sequence: file.sequences.map(|(smallest, _)| smallest),
         largest_sequence: file.sequences.map(|(_, largest)| largest),
     })
+}
+
+/// The number of a file of this name, `/000123.sst`.
+pub fn number(name: &[u8]) -> Option<u64> {
+    let digits = name.rsplit(|byte| *byte == b'/').next()?;
+    let digits = digits.strip_suffix(b".sst").unwrap_or(digits);
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 #[cfg(test)]

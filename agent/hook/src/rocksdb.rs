@@ -4,12 +4,14 @@
 //! any of its own threads.
 
 use crate::functions::{
-    CompactFunctions, FileKey, FlushFunctions, Free, LiveFilesFunctions, ManualFunctions, OptionsFunctions,
-    OwnerFunctions, PropertyFunctions, Symbols,
+    CompactFilesFunctions, CompactFunctions, FileKey, FlushFunctions, Free, LiveFilesFunctions,
+    ManualFunctions, OptionsFunctions, OwnerFunctions, PropertyFunctions, Symbols,
 };
 use crate::panics::Scope;
 use crate::{cancel, maps, module};
-use sexton_hook_protocol::{BottommostLevelCompaction, CANCEL_FLAG, OptionsScope, PROPERTY_VALUE_BYTES_MAX};
+use sexton_hook_protocol::{
+    BottommostLevelCompaction, CANCEL_FLAG, COMPACT_FILES, OptionsScope, PROPERTY_VALUE_BYTES_MAX,
+};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 
 /// Bytes of RocksDB's own words on a failure that are kept.
@@ -78,11 +80,21 @@ pub struct CompactOptions {
     pub max_subcompactions: Option<c_int>,
 }
 
+/// How RocksDB's words begin where it has not begun something that may go later (`Status::Aborted`).
+const ABORTED: &str = "Operation aborted";
+
 /// Why RocksDB did not do something.
 pub enum Failed {
     /// It does not export the function.
     Missing,
     Status(String),
+}
+
+impl Failed {
+    /// Whether it was not even begun, and may go later.
+    pub fn is_aborted(&self) -> bool {
+        matches!(self, Failed::Status(words) if words.starts_with(ABORTED))
+    }
 }
 
 /// RocksDB as this process has it.
@@ -102,6 +114,7 @@ pub struct RocksDb {
     compact: Option<CompactFunctions>,
     /// Where in the options of a range compaction the flag stands by which it is given up.
     canceled_word: Option<usize>,
+    compact_files: Option<CompactFilesFunctions>,
     manual: Option<ManualFunctions>,
     flush: Option<FlushFunctions>,
     options: Option<OptionsFunctions>,
@@ -135,6 +148,9 @@ impl RocksDb {
         let canceled_word = compact.as_ref().and_then(CompactFunctions::canceled_word);
         let list = if canceled_word.is_some() { &mut symbols.found } else { &mut symbols.missing };
         list.push(CANCEL_FLAG.to_owned());
+        let compact_files = symbols.compact_files();
+        let list = if compact_files.is_some() { &mut symbols.found } else { &mut symbols.missing };
+        list.push(COMPACT_FILES.to_owned());
         Ok(RocksDb {
             library: home.path.clone(),
             library_file: home.file.clone(),
@@ -143,6 +159,7 @@ impl RocksDb {
             owner: symbols.owner(),
             compact,
             canceled_word,
+            compact_files,
             manual: symbols.manual(),
             flush: symbols.flush(),
             options: symbols.options(),
@@ -208,6 +225,53 @@ impl RocksDb {
             (functions.options_destroy)(options);
         }
         true
+    }
+
+    /// Whether some files can be compacted by themselves.
+    pub fn can_compact_files(&self) -> bool {
+        self.compact_files.is_some()
+    }
+
+    /// Compacts files of these names into a level, at most so many bytes a file, in this thread. All of it is on
+    /// the database's first path: where there are several, RocksDB refuses.
+    pub fn compact_files(
+        &self,
+        mut handles: Handles,
+        names: &[CString],
+        output_level: c_int,
+        output_file_bytes: u64,
+    ) -> Result<(), Failed> {
+        const CHOSEN_BY_ROCKSDB: c_int = -1;
+        let functions = self.compact_files.ok_or(Failed::Missing)?;
+        let names: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+        let mut error = std::ptr::null_mut();
+        // It may call the host's own comparator and compaction filter in this thread.
+        let _theirs = Scope::theirs();
+        // SAFETY: as for compactions of ranges; as many NUL-terminated names as is said, which outlive the call.
+        // Of what came of it nothing is asked, so that null will do for it; `error` is null and valid for
+        // writing.
+        unsafe {
+            let options = (functions.options_create)();
+            if options.is_null() {
+                return Err(Failed::Missing);
+            }
+            (functions.options_set_output_file_size_limit)(options, output_file_bytes);
+            (functions.compact_files)(
+                handles.database(),
+                handles.column_family(),
+                options,
+                names.as_ptr(),
+                names.len(),
+                output_level,
+                CHOSEN_BY_ROCKSDB,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                &raw mut error,
+            );
+            (functions.options_destroy)(options);
+            outcome(error, functions.free)
+        }
     }
 
     /// Whether column families can be flushed.

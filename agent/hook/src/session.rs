@@ -173,8 +173,8 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
     use sexton_hook_protocol::{
-        BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, KeyBytes, LOADS_MAX, OptionChange,
-        OptionsScope, SetOptions,
+        BottommostLevelCompaction, COMPACT_FILES_MAX, ColumnFamilyPointers, CompactFiles, CompactRange,
+        KeyBytes, LOADS_MAX, OptionChange, OptionsScope, SetOptions,
     };
     use std::io::Write;
     use std::os::fd::AsFd;
@@ -249,6 +249,12 @@ mod tests {
         let with = |option: OptionChange| {
             Request::SetOptions(SetOptions { options: vec![option], ..options.clone() })
         };
+        let files = |count: u64, output_level| CompactFiles {
+            column_family: pointers(),
+            files: (0..count).collect(),
+            output_level,
+            output_file_bytes: 1 << 20,
+        };
         let long = "9".repeat(2_000);
         let responses = talk(&frames(&[
             hello(PROTOCOL_VERSION),
@@ -256,6 +262,7 @@ mod tests {
             Request::Property { column_family: pointers(), name: "rocksdb.stats".into() },
             Request::Loads { column_families: vec![pointers()] },
             Request::CompactRange(range),
+            Request::CompactFiles(files(1, 6)),
             Request::Flush { column_family: pointers() },
             Request::SetOptions(options.clone()),
             Request::CompactionStatus { id: 1 },
@@ -266,14 +273,17 @@ mod tests {
             with(change("max_sequential_skip_in_iterations", "1", Some(&long))),
             with(change("level0_stop_writes_trigger", "1", None)),
             Request::Loads { column_families: vec![pointers(); LOADS_MAX + 1] },
+            Request::CompactFiles(files(0, 6)),
+            Request::CompactFiles(files(COMPACT_FILES_MAX as u64 + 1, 6)),
+            Request::CompactFiles(files(1, 0)),
             Request::ChangedOptions {},
         ]));
         let (last, responses) = responses.split_last().unwrap();
         assert_eq!(*last, Response::ChangedOptions { options: Vec::new() });
         let kinds: Vec<_> = responses.iter().skip(1).map(kind).collect();
-        assert_eq!(kinds[..6], [ErrorKind::Unsupported; 6]);
-        assert_eq!(kinds[6..8], [ErrorKind::NotFound; 2]);
-        assert_eq!(kinds[8..], [ErrorKind::BadRequest; 6]);
+        assert_eq!(kinds[..7], [ErrorKind::Unsupported; 7]);
+        assert_eq!(kinds[7..9], [ErrorKind::NotFound; 2]);
+        assert_eq!(kinds[9..], [ErrorKind::BadRequest; 9]);
     }
 
     #[test]

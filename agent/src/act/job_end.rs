@@ -30,6 +30,7 @@ pub fn ended(result: Result<JobOutcome, ExecuteError>, bytes_written: Option<u64
                 may_run_on: may_run_on(&error),
             })
         },
+        Ok(JobOutcome { end: Ending::NotBegun { reason }, .. }) => not_begun(reason),
         Ok(outcome) => JobEnd {
             duration: outcome.duration,
             bytes_replaced: outcome.bytes_replaced,
@@ -40,11 +41,16 @@ pub fn ended(result: Result<JobOutcome, ExecuteError>, bytes_written: Option<u64
             message: outcome.command.map(|command| command.in_words()),
             ..JobEnd::new(match outcome.end {
                 Ending::Done => JobResult::Done,
-                Ending::Cancelled { reason } => JobResult::Cancelled(reason),
+                Ending::Cancelled { reason } | Ending::NotBegun { reason } => JobResult::Cancelled(reason),
             })
         },
     };
     Event::Job(JobStatus::Ended(end))
+}
+
+/// Nothing was done and nothing written; the next plan weighs it anew.
+pub fn not_begun(reason: String) -> JobEnd {
+    JobEnd { bytes_written: Some(0), ..JobEnd::new(JobResult::Cancelled(reason)) }
 }
 
 /// Whether what failed so may run on: the hook could not be heard any more, or it would not be stopped.

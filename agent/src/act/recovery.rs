@@ -2,6 +2,7 @@
 //! for any more are followed until their RocksDB runs none.
 
 use super::Actor;
+use super::job_end::not_begun;
 use crate::observe::Observer;
 use crate::session::{Answer, READINGS_LIMIT, RunningCompactions, Session};
 use sexton_execute::ExecuteError;
@@ -98,6 +99,9 @@ fn status_of(state: Result<CompactionState, ExecuteError>) -> Option<JobStatus> 
 /// What the hook says of a job. What it changed nobody has measured.
 fn end_of(finished: Finished) -> JobEnd {
     let reason = finished.error.as_ref().map(ToString::to_string).unwrap_or_default();
+    if finished.busy {
+        return not_begun(reason);
+    }
     let result = match finished {
         Finished { cancelled: true, .. } => JobResult::Cancelled(reason),
         Finished { ok: true, .. } => JobResult::Done,

@@ -43,5 +43,6 @@ pub fn task(watched: &Watched, compact: &CompactRange) -> CompactTask {
         range: compact.range.clone(),
         cost_bytes: compact.cost_bytes,
         bottommost: compact.bottommost,
+        files: compact.primitive.files().cloned(),
     }
 }

@@ -146,6 +146,7 @@ impl Session {
             observations,
             files,
             files_unseen,
+            primitives: self.primitives(&database.path),
             ..of_database(&self.target.name, &database.path, window)
         }
     }

@@ -69,6 +69,8 @@ pub struct RunningJob {
     id: JobId,
     written_before: Option<u64>,
     database: Option<PathBuf>,
+    /// Whether it is a `CompactFiles`.
+    is_of_files: bool,
     next_poll: Instant,
     next_report: Instant,
     heard: Progress,
@@ -110,6 +112,7 @@ impl Session {
             Task::Compact(task) => Some(task.database.clone()),
             Task::Flush(_) | Task::Set(_) | Task::Read(_) => None,
         };
+        let is_of_files = matches!(task, Task::Compact(task) if task.files.is_some());
         let (number, heard) = (*number, Progress::default());
         Ok(RunningJob {
             number,
@@ -117,6 +120,7 @@ impl Session {
             id,
             written_before,
             database,
+            is_of_files,
             next_poll: now,
             next_report: now,
             heard,
@@ -148,7 +152,11 @@ impl Session {
     /// Polls a job; gives whether it goes on.
     fn poll_job(&self, job: &mut RunningJob) -> bool {
         let status = match job.executor.poll(job.id) {
-            JobStatus::Ended(result) => ReportedStatus::Ended(result),
+            JobStatus::Ended(result) => {
+                let failed = job.database.clone().filter(|_| job.is_of_files && result.is_err());
+                self.refusing_files.borrow_mut().extend(failed);
+                ReportedStatus::Ended(result)
+            }
             JobStatus::Running(progress) => {
                 job.next_poll = Instant::now() + progress.poll_again_in;
                 let is_begun = progress.hook_job.is_some();

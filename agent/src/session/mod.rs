@@ -32,7 +32,7 @@ use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::policy::{ExecutorKind, Mode, TargetPolicy};
 use sexton_tuner::run::{ActionId, JobStatus, KeptSetting, Measurement};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -65,6 +65,9 @@ pub struct Session {
     connects: Retry,
     /// Why the hook is not asked any more.
     silence: RefCell<Option<String>>,
+    /// Databases in which compacting files has failed: with several paths, RocksDB refuses it. Their ranges are
+    /// compacted instead.
+    refusing_files: RefCell<BTreeSet<PathBuf>>,
     jobs: Vec<RunningJob>,
     reporter: Reporter,
 }
@@ -157,6 +160,7 @@ impl Session {
             hook_gap: None,
             connects: Retry::default(),
             silence: RefCell::default(),
+            refusing_files: RefCell::default(),
             jobs: Vec::new(),
             reporter,
         }
@@ -175,6 +179,7 @@ impl Session {
         self.sequences.retain(|path, _| is_open(path));
         self.orders.retain(|path, _| is_open(path));
         self.options.retain(|path, _| is_open(path));
+        self.refusing_files.get_mut().retain(|path| is_open(path));
         self.target = target;
     }
 

@@ -5,6 +5,7 @@ use super::Session;
 use sexton_execute::{ExecuteError, HookClient, Properties};
 use sexton_hook_protocol::{ColumnFamilyLoad, ColumnFamilyPointers};
 use sexton_inspect::links;
+use sexton_tuner::primitives::Primitives;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::TryLockError;
@@ -69,6 +70,14 @@ impl Session {
     pub fn properties(&self, directory: &Path, column_family: &str) -> Option<Properties> {
         let handles = self.identities.handles(directory, column_family)?;
         self.ask("properties", |hook| Properties::read(hook, &handles.of(column_family)))
+    }
+
+    /// What a database can be asked to compact by.
+    pub fn primitives(&self, directory: &Path) -> Primitives {
+        if self.refusing_files.borrow().contains(directory) {
+            return Primitives::default();
+        }
+        self.ask("primitives", |hook| Ok(hook.primitives())).unwrap_or_default()
     }
 
     /// Compactions that a database runs; `None` where it cannot be asked.

@@ -1,4 +1,4 @@
-//! A compaction of a range: begun, watched, cancelled, and what it has replaced.
+//! A compaction, of a range or of files: begun, watched, cancelled, and what it has replaced.
 
 use super::steps::{Step, Stepwise};
 use super::stop::Stop;
@@ -10,19 +10,22 @@ use crate::properties::Properties;
 use crate::task::{CompactTask, JobEnd, JobOutcome, Progress};
 use sexton_hook_protocol::limits::COMPACTION_TIME_MAX;
 use sexton_hook_protocol::{
-    BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
-    KeyBytes,
+    BottommostLevelCompaction, COMPACT_FILES_BYTES_MAX, COMPACT_FILES_MAX, ColumnFamilyPointers,
+    CompactFiles, CompactRange, CompactionState, ErrorKind, Finished, KeyBytes,
 };
+use sexton_tuner::compact_files::{BYTES_MAX, FILES_MAX, is_as_planned};
 use sexton_tuner::cost::Bottommost;
 use sexton_tuner::evidence::SstFile;
 use sexton_tuner::range::KeyRange;
-use sexton_tuner::replaced::bytes_replaced;
+use sexton_tuner::replaced::{bytes_gone, bytes_replaced};
 use sexton_tuner::run::ORPHAN_TIME_MAX;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 // What nobody has seen end is taken to run for as long as anything may.
 const _: () = assert!(ORPHAN_TIME_MAX.as_secs() >= COMPACTION_TIME_MAX.as_secs());
+// What is planned as a compaction of files the hook takes.
+const _: () = assert!(FILES_MAX <= COMPACT_FILES_MAX && BYTES_MAX <= COMPACT_FILES_BYTES_MAX);
 
 /// How often RocksDB is asked about itself while a compaction runs: a write stall is noticed within this
 /// time.
@@ -39,7 +42,7 @@ const FLUSH_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Lost connections that are forgiven while a compaction runs.
 const RECONNECTS_MAX: u32 = 3;
 
-/// A compaction of a range.
+/// A compaction.
 pub struct Compaction {
     task: CompactTask,
     pointers: ColumnFamilyPointers,
@@ -68,7 +71,8 @@ enum Stage {
 struct Running {
     id: u64,
     before: Vec<SstFile>,
-    flush: FlushWatch,
+    /// Files are compacted without a flush.
+    flush: Option<FlushWatch>,
     began: Instant,
     reconnects_left: u32,
     /// What is asked next of the RocksDB; how the job stands comes first.
@@ -91,7 +95,7 @@ impl Compaction {
             reason: format!("no probe has seen the column family {} being opened yet", task.column_family),
         })?;
         // Before anything is sent.
-        compact_range(task, &pointers)?;
+        request_of(task, &pointers)?;
         Ok(Compaction { task: task.clone(), pointers, cancel_limit, stop: None, stage: Stage::New })
     }
 
@@ -113,9 +117,16 @@ impl Compaction {
     }
 
     fn begin(&self, hook: &mut HookClient, before: Vec<SstFile>) -> Result<Running, ExecuteError> {
-        let flush = FlushWatch::new(hook, &self.pointers, &before);
+        let request = request_of(&self.task, &self.pointers)?;
+        let flush = match request {
+            Asked::Range(_) => Some(FlushWatch::new(hook, &self.pointers, &before)),
+            Asked::Files(_) => None,
+        };
         let began = Instant::now();
-        let id = hook.start_compaction(compact_range(&self.task, &self.pointers)?)?;
+        let id = match request {
+            Asked::Range(range) => hook.start_compaction(range)?,
+            Asked::Files(files) => hook.start_compaction_of_files(files)?,
+        };
         Ok(Running {
             id,
             before,
@@ -195,9 +206,10 @@ impl Compaction {
                 Question::Flushed
             }
             Question::Flushed => {
-                running.flush.look(hook, &self.pointers);
+                running.flush.iter_mut().for_each(|flush| flush.look(hook, &self.pointers));
                 running.question = Question::State;
-                return Step::Wait(if running.flush.is_over() { POLL_INTERVAL } else { FLUSH_POLL_INTERVAL });
+                let is_over = running.flush.as_ref().is_none_or(FlushWatch::is_over);
+                return Step::Wait(if is_over { POLL_INTERVAL } else { FLUSH_POLL_INTERVAL });
             }
         };
         Step::Next
@@ -209,6 +221,9 @@ impl Compaction {
         running: &Running,
         finished: Finished,
     ) -> Result<JobOutcome, ExecuteError> {
+        if finished.busy {
+            return Ok(not_begun(finished.error.unwrap_or_else(|| "RocksDB compacts its files".to_owned())));
+        }
         let end = match (finished.cancelled, finished.ok) {
             (true, _) => {
                 let reason = self.stop.as_ref().map(|stop| stop.reason.clone());
@@ -218,7 +233,10 @@ impl Compaction {
             (false, false) => return Err(failed(self.task.process.pid, finished.error)),
         };
         let after = hook.sst_files(&self.pointers)?;
-        let replaced = bytes_replaced(&running.before, &after, &self.task.column_family, &self.task.range);
+        let replaced = match &self.task.files {
+            Some(compact) => bytes_gone(&running.before, &after, &compact.files),
+            None => bytes_replaced(&running.before, &after, &self.task.column_family, &self.task.range),
+        };
         let deletions = |files| overlapping(&self.task, files).map(|file| file.deletions).sum();
         Ok(JobOutcome {
             end,
@@ -227,7 +245,7 @@ impl Compaction {
                 nanoseconds => Duration::from_nanos(nanoseconds),
             },
             bytes_replaced: replaced,
-            bytes_flushed: running.flush.bytes(hook, &self.pointers),
+            bytes_flushed: running.flush.as_ref().map_or(0, |flush| flush.bytes(hook, &self.pointers)),
             deletions_before: deletions(&running.before),
             deletions_after: deletions(&after),
             ..JobOutcome::default()
@@ -249,6 +267,12 @@ impl Stepwise for Compaction {
                 Stage::Ready { before }
             }
             Stage::Ready { before } => {
+                if let Some(compact) = &self.task.files
+                    && !is_as_planned(&of_family(&self.task, &before), compact)
+                {
+                    let reason = "the files have changed since they were chosen".to_owned();
+                    return Ok(Step::Ended(not_begun(reason)));
+                }
                 let running = self.begin(hook, before)?;
                 progress.hook_job = Some(running.id);
                 Stage::Running(running)
@@ -281,9 +305,33 @@ impl Stepwise for Compaction {
     }
 }
 
+fn not_begun(reason: String) -> JobOutcome {
+    JobOutcome { end: JobEnd::NotBegun { reason }, ..JobOutcome::default() }
+}
+
 fn failed(pid: u32, error: Option<String>) -> ExecuteError {
     let message = error.unwrap_or_else(|| "it failed without a reason".to_owned());
     ExecuteError::Hook { pid, kind: ErrorKind::Internal, message }
+}
+
+/// What the hook is asked.
+enum Asked {
+    Range(CompactRange),
+    Files(CompactFiles),
+}
+
+fn request_of(task: &CompactTask, pointers: &ColumnFamilyPointers) -> Result<Asked, ExecuteError> {
+    // The keys are told and measured by, whatever they are compacted with.
+    let range = compact_range(task, pointers)?;
+    Ok(match &task.files {
+        None => Asked::Range(range),
+        Some(compact) => Asked::Files(CompactFiles {
+            column_family: pointers.clone(),
+            files: compact.files.clone(),
+            output_level: compact.output_level,
+            output_file_bytes: compact.output_file_bytes,
+        }),
+    })
 }
 
 fn compact_range(task: &CompactTask, pointers: &ColumnFamilyPointers) -> Result<CompactRange, ExecuteError> {
@@ -305,6 +353,10 @@ fn compact_range(task: &CompactTask, pointers: &ColumnFamilyPointers) -> Result<
         },
         max_subcompactions: None,
     })
+}
+
+fn of_family<'files>(task: &CompactTask, files: &'files [SstFile]) -> Vec<&'files SstFile> {
+    files.iter().filter(|file| file.column_family == task.column_family).collect()
 }
 
 /// The files of the task's column family that share a key with its range.

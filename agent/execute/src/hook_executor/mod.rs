@@ -31,13 +31,21 @@ pub struct HookExecutor {
     /// For describing: the file that the agent runs with.
     policy_path: Option<PathBuf>,
     cancel_limit: Duration,
+    /// Whether what was begun can be stopped.
+    can_stop: bool,
     jobs: Jobs,
 }
 
 impl HookExecutor {
     /// Over a connection; without one it can only describe.
     pub fn new(hook: Option<SharedHook>, policy_path: Option<PathBuf>) -> HookExecutor {
-        HookExecutor { hook, policy_path, cancel_limit: CANCEL_TIME_MAX, jobs: Jobs::default() }
+        HookExecutor {
+            hook,
+            policy_path,
+            cancel_limit: CANCEL_TIME_MAX,
+            can_stop: true,
+            jobs: Jobs::default(),
+        }
     }
 
     /// How long a compaction that is to stop is waited for before it is given up on.
@@ -57,6 +65,7 @@ impl Executor for HookExecutor {
             Task::Compact(task) => {
                 let compaction = Compaction::new(task, self.cancel_limit)?;
                 let steps = Steps::new(self.hook(task.process.pid)?, compaction);
+                self.can_stop = task.files.is_none();
                 Ok(self.jobs.add(steps))
             }
             Task::Flush(task) => {
@@ -74,6 +83,10 @@ impl Executor for HookExecutor {
 
     fn jobs(&mut self) -> &mut Jobs {
         &mut self.jobs
+    }
+
+    fn can_stop(&self) -> bool {
+        self.can_stop
     }
 
     /// No tool outside of the process can compact an open database, so the command is this agent's own, in

@@ -24,19 +24,29 @@ mod message;
 pub use frame::{FrameError, decode, encode, read, write};
 pub use key::{KeyBytes, KeyError};
 pub use message::{
-    BottommostLevelCompaction, ChangedOption, ColumnFamilyLoad, ColumnFamilyPointers, CompactRange,
-    CompactionState, ErrorKind, Finished, Hello, OptionChange, OptionsScope, Request, Response, SetOptions,
-    SstFile, VerifiedColumnFamily,
+    BottommostLevelCompaction, ChangedOption, ColumnFamilyLoad, ColumnFamilyPointers, CompactFiles,
+    CompactRange, CompactionState, ErrorKind, Finished, Hello, OptionChange, OptionsScope, Request, Response,
+    SetOptions, SstFile, VerifiedColumnFamily,
 };
 
 /// Version of this protocol; both sides must have the same, there is no negotiation: the agent brings
 /// its own hook along. An attached hook of another version is detached and replaced, a preloaded one by a
 /// restart of its host.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 
 /// The option by which a compaction is cancelled, as it is named among the functions that a hook has found or
 /// misses.
 pub const CANCEL_FLAG: &str = "CompactRangeOptions::canceled";
+
+/// The call that compacts some files, as it is named among the functions that a hook has found or misses.
+pub const COMPACT_FILES: &str = "DB::CompactFiles";
+
+/// Files in one [`Request::CompactFiles`]; with the longest numbers far below [`FRAME_BYTES_MAX`].
+pub const COMPACT_FILES_MAX: usize = 256;
+
+/// Bytes of these files together. Nothing stops RocksDB once it has begun with them, and a thread that closes
+/// the database waits for the end: a second or two of most disks.
+pub const COMPACT_FILES_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
 /// Bytes of JSON in one frame. A page of SST files needs the most; 256 KiB is small enough to hold in
 /// a foreign process without anybody noticing.

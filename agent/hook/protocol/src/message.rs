@@ -42,6 +42,8 @@ pub enum Request {
     /// Compact a range, in the hook's own thread; answered at once by [`Response::Started`], or by
     /// [`ErrorKind::Busy`] while another compaction or flush runs.
     CompactRange(CompactRange),
+    /// Compact some files into one level, in the hook's own thread; answered as [`Request::CompactRange`].
+    CompactFiles(CompactFiles),
     /// Write the column family's memtables to SST files, in the hook's own thread; answered as
     /// [`Request::CompactRange`].
     Flush {
@@ -54,8 +56,9 @@ pub enum Request {
         id: u64,
     },
     /// Stop the compaction; answered by [`Response::Compaction`] when it has stopped, or did not within the
-    /// hook's time limit. Then it stops as soon as its turn comes. A flush cannot be stopped, nor a
-    /// compaction where the hook did not find [`crate::CANCEL_FLAG`]: [`ErrorKind::Unsupported`].
+    /// hook's time limit. Then it stops as soon as its turn comes. A flush cannot be stopped, nor a compaction
+    /// of files, nor one of a range where the hook did not find [`crate::CANCEL_FLAG`]:
+    /// [`ErrorKind::Unsupported`].
     Cancel {
         /// From [`Response::Started`].
         id: u64,
@@ -113,6 +116,22 @@ pub struct CompactRange {
     /// Threads for one compaction; `None`: what the database's options say. Where this RocksDB's C API
     /// has no such option, asking for it is [`ErrorKind::Unsupported`].
     pub max_subcompactions: Option<u32>,
+}
+
+/// Files to compact. RocksDB adds to them what keeps its levels consistent, so they should be all that that
+/// takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CompactFiles {
+    /// Where.
+    pub column_family: ColumnFamilyPointers,
+    /// Numbers of one to [`crate::COMPACT_FILES_MAX`] live files of it, in the output level or above, of
+    /// together at most [`crate::COMPACT_FILES_BYTES_MAX`] bytes.
+    pub files: Vec<u64>,
+    /// The level that they go to, from 1 on.
+    pub output_level: u32,
+    /// Most bytes of a file that comes of it.
+    pub output_file_bytes: u64,
 }
 
 /// RocksDB's `CompactRangeOptions::bottommost_level_compaction`. With all but the forced ones files may be
@@ -210,7 +229,7 @@ pub enum Response {
         /// Of those that passed the checks, in their order.
         loads: Vec<ColumnFamilyLoad>,
     },
-    /// To [`Request::CompactRange`] and [`Request::Flush`].
+    /// To [`Request::CompactRange`], [`Request::CompactFiles`] and [`Request::Flush`].
     Started {
         /// Counts up from 1 within one hook.
         id: u64,
@@ -322,6 +341,9 @@ pub struct Finished {
     pub cancelled: bool,
     /// Whether that was its owner, by closing the database.
     pub closed_by_owner: bool,
+    /// Whether nothing was done, because RocksDB compacts some of the files itself, or has done so: later it
+    /// may go.
+    pub busy: bool,
     /// Why not, where not `ok`.
     pub error: Option<String>,
     /// How long the call took.
@@ -357,8 +379,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::{
-        CHANGED_OPTIONS_MAX, COLUMN_FAMILY_NAME_BYTES_MAX, KEY_BYTES_MAX, OPTIONS_MAX, PAGE_BYTES_MAX,
-        decode, encode,
+        CHANGED_OPTIONS_MAX, COLUMN_FAMILY_NAME_BYTES_MAX, COMPACT_FILES_MAX, KEY_BYTES_MAX, OPTIONS_MAX,
+        PAGE_BYTES_MAX, decode, encode,
     };
 
     /// More than the name and the value of any option have.
@@ -392,6 +414,7 @@ mod tests {
             ok: false,
             cancelled: true,
             closed_by_owner: false,
+            busy: false,
             error: Some("cancelled".into()),
             duration_ns: 5,
         };
@@ -419,6 +442,13 @@ mod tests {
             end: Some(key.clone()),
             bottommost: BottommostLevelCompaction::Force,
             max_subcompactions: Some(u32::MAX),
+        });
+        assert!(encode(&request).is_ok());
+        let request = Request::CompactFiles(CompactFiles {
+            column_family: pointers(&name),
+            files: vec![u64::MAX; COMPACT_FILES_MAX],
+            output_level: u32::MAX,
+            output_file_bytes: u64::MAX,
         });
         assert!(encode(&request).is_ok());
         let option = OptionChange {
