@@ -1,9 +1,9 @@
 //! Some files are compacted by themselves where that is cheaper than any range: exactly the planned ones, at
 //! exactly the predicted price. And what RocksDB compacts itself meanwhile is left for later.
 //!
-//! Method: a program with RocksDB 11.12 (`sexton-files-host`), whose live files are what a plan is made of, with
-//! readers that are made up. The plan's action is carried out by the executor and the hook in that program.
-//! RocksDB's own event log is the witness.
+//! Method: a program with RocksDB 11.12 (`sexton-files-host`), whose live files are what a plan is made of,
+//! with readers that are made up. The plan's action is carried out by the executor and the hook in that
+//! program. RocksDB's own event log is the witness.
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;

@@ -62,8 +62,8 @@ pub struct CompactFilesFunctions {
     pub free: Free,
 }
 
-/// Database, column family, options; names of the files and how many; output level and path; names of the files
-/// that came of it, how many, and what is known of the job, where that is wanted; the error.
+/// Database, column family, options; names of the files and how many; output level and path; names of the
+/// files that came of it, how many, and what is known of the job, where that is wanted; the error.
 pub type CompactFilesFunction = unsafe extern "C" fn(
     *mut Wrapper,
     *mut Wrapper,

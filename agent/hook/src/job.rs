@@ -2,8 +2,9 @@
 //!
 //! A compaction is stopped by its own flag ([`cancel`]), at which RocksDB looks at each key. One that waits
 //! (for an automatic compaction of the same files, or for a flush that would stall writers) notices it when
-//! its turn comes, and then does nothing. Where this RocksDB has no such flag, for compactions of files, which
-//! are small, and for flushes there is nothing but to wait: nothing of ours may fail a compaction of the application's own.
+//! its turn comes, and then does nothing. Where this RocksDB has no such flag, for compactions of files,
+//! which are small, and for flushes there is nothing but to wait: nothing of ours may fail a compaction of
+//! the application's own.
 
 use crate::access::{Access, Failure, enter};
 use crate::rocksdb::{CompactOptions, Failed, LiveFile, RocksDb};

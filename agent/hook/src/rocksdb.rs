@@ -232,8 +232,8 @@ impl RocksDb {
         self.compact_files.is_some()
     }
 
-    /// Compacts files of these names into a level, at most so many bytes a file, in this thread. All of it is on
-    /// the database's first path: where there are several, RocksDB refuses.
+    /// Compacts files of these names into a level, at most so many bytes a file, in this thread. All of it
+    /// is on the database's first path: where there are several, RocksDB refuses.
     pub fn compact_files(
         &self,
         mut handles: Handles,
@@ -247,9 +247,9 @@ impl RocksDb {
         let mut error = std::ptr::null_mut();
         // It may call the host's own comparator and compaction filter in this thread.
         let _theirs = Scope::theirs();
-        // SAFETY: as for compactions of ranges; as many NUL-terminated names as is said, which outlive the call.
-        // Of what came of it nothing is asked, so that null will do for it; `error` is null and valid for
-        // writing.
+        // SAFETY: as for compactions of ranges; as many NUL-terminated names as is said, which outlive the
+        // call. Of what came of it nothing is asked, so that null will do for it; `error` is null and valid
+        // for writing.
         unsafe {
             let options = (functions.options_create)();
             if options.is_null() {

@@ -8,9 +8,9 @@ use std::thread::Builder;
 /// Stack of the listener, which parses JSON of bounded depth and calls short functions of RocksDB.
 pub const LISTENER_STACK_BYTES: usize = 512 * 1024;
 
-/// Stack of the compaction's thread: as much as RocksDB's own compaction threads have, for files are compacted
-/// in it. RocksDB may call a comparator written in Java, too, and the JVM wants its default of 1 MiB for that.
-/// Only touched pages cost memory.
+/// Stack of the compaction's thread: as much as RocksDB's own compaction threads have, for files are
+/// compacted in it. RocksDB may call a comparator written in Java, too, and the JVM wants its default of 1
+/// MiB for that. Only touched pages cost memory.
 pub const COMPACTION_STACK_BYTES: usize = 8 * 1024 * 1024;
 
 /// Signals a thread raises by its own instructions. They stay deliverable: the kernel kills a process

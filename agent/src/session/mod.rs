@@ -65,8 +65,8 @@ pub struct Session {
     connects: Retry,
     /// Why the hook is not asked any more.
     silence: RefCell<Option<String>>,
-    /// Databases in which compacting files has failed: with several paths, RocksDB refuses it. Their ranges are
-    /// compacted instead.
+    /// Databases in which compacting files has failed: with several paths, RocksDB refuses it. Their ranges
+    /// are compacted instead.
     refusing_files: RefCell<BTreeSet<PathBuf>>,
     jobs: Vec<RunningJob>,
     reporter: Reporter,

@@ -48,6 +48,9 @@ const LIMIT_FACTOR_MAX: u64 = 2;
 /// once it runs, and what files hold in a part of their keys is an estimate.
 const UNSTOPPABLE_WORTH_MIN: f64 = 1.1;
 
+/// And where it relieves at least this share of what `CompactRange` does: what it leaves has to rest as well.
+const FILES_RELIEF_MIN: f64 = 0.9;
+
 /// Keys that hurt readers.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
@@ -157,6 +160,8 @@ impl Job {
         let worth_of = |job: &Job| worth((input.value)(job), job.price_bytes());
         let least = worth_of(&by_range).max(0.0) * UNSTOPPABLE_WORTH_MIN;
         let of_files = input.levels.compact_files(&by_range.range, &by_range.in_files).into_iter();
+        let relief_min = by_range.relief_seconds_per_second * FILES_RELIEF_MIN;
+        let of_files = of_files.filter(|taken| taken.relief > 0.0 && taken.relief >= relief_min);
         let of_files = of_files.map(|taken| by_range.by_files(taken));
         let worthy = of_files.map(|job| (worth_of(&job), job)).filter(|(worth, _)| *worth > least);
         let best = worthy.reduce(|best, next| if next.0 > best.0 { next } else { best });

@@ -56,8 +56,8 @@ pub enum Request {
         id: u64,
     },
     /// Stop the compaction; answered by [`Response::Compaction`] when it has stopped, or did not within the
-    /// hook's time limit. Then it stops as soon as its turn comes. A flush cannot be stopped, nor a compaction
-    /// of files, nor one of a range where the hook did not find [`crate::CANCEL_FLAG`]:
+    /// hook's time limit. Then it stops as soon as its turn comes. A flush cannot be stopped, nor a
+    /// compaction of files, nor one of a range where the hook did not find [`crate::CANCEL_FLAG`]:
     /// [`ErrorKind::Unsupported`].
     Cancel {
         /// From [`Response::Started`].

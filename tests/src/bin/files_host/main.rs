@@ -1,12 +1,13 @@
 //! A program with a RocksDB in which compacting some files is cheaper than any range: `sexton-files-host`.
 //!
-//! Below live keys all over its key space lie, in an older file of L0, tombstones of a few of them. So a range
-//! takes along the newer file, which is large, and the older file can be merged into the deepest level without it.
-//! RocksDB compacts nothing by itself.
+//! Below live keys all over its key space lie, in an older file of L0, tombstones of a few of them. So a
+//! range takes along the newer file, which is large, and the older file can be merged into the deepest
+//! level without it. RocksDB compacts nothing by itself.
 //!
-//! It links the hook, tells it of its column family, and prints `ready`. A line `compact` on its standard input begins a compaction of everything, which takes as long as the program
-//! likes, and prints `compacting`; a line `release` lets it go on, and prints `compacted`. At the end of its
-//! standard input it closes the database, and fails where keys are lost.
+//! It links the hook, tells it of its column family, and prints `ready`. A line `compact` on its standard
+//! input begins a compaction of everything, which takes as long as the program likes, and prints
+//! `compacting`; a line `release` lets it go on, and prints `compacted`. At the end of its standard input
+//! it closes the database, and fails where keys are lost.
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
