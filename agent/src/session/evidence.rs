@@ -8,6 +8,8 @@ use sexton_inspect::links;
 use sexton_probe::{FileFetches, Operation};
 use sexton_sst::{Reader, SstError};
 use sexton_tuner::evidence::{Evidence, FileReads, Observation, SstFile, Window};
+use sexton_tuner::index_blocks::worth_reading;
+use sexton_tuner::index_marks::IndexMarks;
 use sexton_tuner::lineage::Links;
 use sexton_tuner::oldest_snapshot::{OldestSnapshot, Sequences};
 use sexton_tuner::options::ColumnFamilyOptions;
@@ -22,6 +24,9 @@ pub const EVIDENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Longest that the live files of one database may take to be listed; 100,000 of them take a second.
 pub const FILES_LIMIT: Duration = Duration::from_secs(20);
+
+/// Longest that index blocks may take to be read: without them files are placed by their ends.
+const INDEXES_LIMIT: Duration = Duration::from_secs(5);
 
 /// Databases of one target that no open file shows and that are told apart by name; the rest is one.
 const UNSEEN_DATABASES_MAX: usize = 64;
@@ -136,7 +141,7 @@ impl Session {
         let oldest_snapshot = held
             .filter(|_| !files.is_empty())
             .map(|sequence| OldestSnapshot { sequence, files: self.sequences_of(database, &files) });
-        Evidence {
+        let mut evidence = Evidence {
             is_read_only: database.is_read_only,
             memtables: memtables.collect(),
             oldest_snapshot,
@@ -148,7 +153,24 @@ impl Session {
             files_unseen,
             primitives: self.primitives(&database.path),
             ..of_database(&self.target.name, &database.path, window)
-        }
+        };
+        evidence.index_marks = self.index_marks(database, &evidence);
+        evidence
+    }
+
+    /// What the index blocks tell of files that operations have crossed, in this window or an earlier one: a
+    /// file's never changes. A file whose index cannot be read is missing, and is placed by its ends.
+    fn index_marks(
+        &mut self,
+        database: &DatabaseDirectory,
+        evidence: &Evidence,
+    ) -> BTreeMap<u64, IndexMarks> {
+        let wanted = worth_reading(evidence);
+        let cache = self.indexes.entry(database.path.clone()).or_default();
+        let reader = Reader { time_limit: INDEXES_LIMIT, ..Reader::default() };
+        let done = cache.complete(&reader, &evidence.files, &wanted, place_of(database));
+        debug!(target = self.target.name, wanted = wanted.len(), ?done, "index blocks");
+        cache.marks()
     }
 
     /// What is known of each directory beside its live files.

@@ -25,7 +25,7 @@ use jobs::{Reporter, RunningJob};
 use sexton_execute::{Properties, SharedHook, held};
 use sexton_inspect::facts::{DatabaseDirectory, Gap, ProcessId, Target};
 use sexton_inspect::identity::Identities;
-use sexton_sst::PropertiesCache;
+use sexton_sst::{IndexCache, PropertiesCache};
 use sexton_tuner::back_off::Retry;
 use sexton_tuner::oldest_snapshot::Sequences;
 use sexton_tuner::options::ColumnFamilyOptions;
@@ -52,6 +52,8 @@ pub struct Session {
     pub identities: Identities,
     /// Numbers of entries and deletions of SST files that were read from the files themselves.
     properties: HashMap<PathBuf, PropertiesCache>,
+    /// What index blocks of SST files tell, of those that operations have crossed.
+    indexes: HashMap<PathBuf, IndexCache>,
     /// Sequence numbers of SST files, as they were read from the directory.
     sequences: HashMap<PathBuf, BTreeMap<u64, Sequences>>,
     /// How column families order their keys, by database and name; `None`: not known to us.
@@ -153,6 +155,7 @@ impl Session {
             hook_library,
             identities: Identities::default(),
             properties: HashMap::new(),
+            indexes: HashMap::new(),
             sequences: HashMap::new(),
             orders: HashMap::new(),
             options: HashMap::new(),
@@ -176,6 +179,7 @@ impl Session {
         let is_open = |path: &Path| target.databases.iter().any(|database| database.path == path);
         self.identities.keep(is_open);
         self.properties.retain(|path, _| is_open(path));
+        self.indexes.retain(|path, _| is_open(path));
         self.sequences.retain(|path, _| is_open(path));
         self.orders.retain(|path, _| is_open(path));
         self.options.retain(|path, _| is_open(path));

@@ -38,6 +38,8 @@ const LEVELS_MIN: i32 = 7;
 const LEVELS_MAX: i32 = 1024;
 /// Smallest number of open files that RocksDB takes; a quarter of it less ten is opened at the start.
 const OPEN_TABLES: i32 = 20;
+/// Index blocks that are read at once: a second of a slow disk. The file that reaches it is the last.
+const INDEX_BYTES_MAX: u64 = 64 << 20;
 /// Memtables stay empty here.
 const WRITE_BUFFER_BYTES: usize = 64 << 10;
 
@@ -55,6 +57,9 @@ pub struct ChildArguments {
     /// Read only what the files say of themselves whose numbers come by standard input, one a line.
     #[arg(long)]
     tails: bool,
+    /// The same for what their indexes say.
+    #[arg(long, conflicts_with = "tails")]
+    indexes: bool,
 }
 
 /// Entry point of the hidden subcommand: reads the database in the directory, or the ends of files in it, and
@@ -63,6 +68,7 @@ pub fn main(arguments: &ChildArguments) -> ExitCode {
     let mut output = BufWriter::new(std::io::stdout().lock());
     let result = confine::to_directory(&arguments.directory, arguments.device.zip(arguments.inode));
     let result = result.and_then(|directory| match arguments.tails {
+        _ if arguments.indexes => write_indexes(&mut output, &directory),
         true => write_tails(&mut output, &directory),
         false => read(&directory).and_then(|database| write_database(&mut output, &database)),
     });
@@ -96,6 +102,22 @@ fn write_tails(output: &mut impl Write, directory: &OwnedFd) -> Result<(), Failu
         let Ok(number) = line.parse() else { continue };
         files += 1;
         write_line(output, &Line::Tail { number, tail: tails::read(directory, number) })?;
+    }
+    write_line(output, &Line::End { files })
+}
+
+/// Stops where it has read enough: whoever asked sees which files are missing.
+fn write_indexes(output: &mut impl Write, directory: &OwnedFd) -> Result<(), Failure> {
+    let (mut files, mut bytes) = (0, 0_u64);
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        let Ok(number) = line.parse() else { continue };
+        if bytes > INDEX_BYTES_MAX {
+            break;
+        }
+        files += 1;
+        let (index, own_bytes) = tails::read_index(directory, number);
+        bytes = bytes.saturating_add(own_bytes);
+        write_line(output, &Line::Index { number, index })?;
     }
     write_line(output, &Line::End { files })
 }

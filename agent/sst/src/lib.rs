@@ -3,16 +3,20 @@
 //! - [`read_database`] and [`read_directory`] start a short-lived, confined copy of the agent ([`child`])
 //!   that opens the database read-only and prints its column families and live files;
 //! - [`complete`] fills in the number of entries and deletions from the files' own [`properties`], for files
-//!   that came from here or from a hook.
+//!   that came from here or from a hook;
+//! - [`IndexCache`] holds what the files' index blocks say of where inside of them their data lies.
 //!
 //! Invariant: nothing in here creates, writes, locks or deletes a file in a target's directory. What the
 //! numbers mean is not decided here but in the tuner.
 
 pub mod child;
+mod codec;
 mod complete;
 mod confine;
 mod database;
 mod error;
+mod index;
+mod index_cache;
 mod options;
 mod properties;
 mod reader;
@@ -23,6 +27,7 @@ pub use child::ChildArguments;
 pub use complete::{Completion, FILES_READ_MAX, PropertiesCache, complete};
 pub use database::{COLUMN_FAMILIES_MAX, ColumnFamily, DatabaseFiles, FILES_MAX, KEY_BYTES_MAX};
 pub use error::SstError;
+pub use index_cache::{IndexCache, IndexesRead};
 pub use options::{DatabaseOptions, OPTIONS_BYTES_MAX};
 pub use reader::{CHILD_SUBCOMMAND, Place, Reader};
 pub use sexton_tuner::comparator::Order;

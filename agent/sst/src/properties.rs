@@ -19,6 +19,8 @@ const MAGIC_EXTENDED: [u8; 4] = [0x3e, 0x00, 0x7a, 0x00];
 const FOOTER_BYTES_LEGACY: usize = 48;
 /// Footer since format version 1: checksum type, 40 bytes, format version, magic number.
 const FOOTER_BYTES: usize = 53;
+/// What blocks are verified by where the footer does not say: CRC32C.
+const CHECKSUM_LEGACY: u8 = 1;
 /// Compression type and checksum, after every block.
 const BLOCK_TRAILER_BYTES: u64 = 5;
 /// Newest format version whose footer is known here.
@@ -76,15 +78,15 @@ impl ReadAt for [u8] {
 
 /// Where a block lies in the file, without its trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct BlockHandle {
-    offset: u64,
-    size: u64,
+pub(super) struct BlockHandle {
+    pub(super) offset: u64,
+    pub(super) size: u64,
 }
 
 /// Reads the properties of the SST file of `size_bytes` behind `file`.
 /// Errors: [`PropertiesError`] when reading fails, the bytes are damaged, or it is another kind of table.
 pub fn read(file: &(impl ReadAt + ?Sized), size_bytes: u64) -> Result<TableProperties, PropertiesError> {
-    let metaindex = read_block(file, size_bytes, metaindex_handle(file, size_bytes)?)?;
+    let metaindex = meta_block(file, size_bytes, Footer::read(file, size_bytes)?.metaindex)?;
     let mut properties_handle = None;
     for_each_entry(&metaindex, |name, value| {
         // Up to RocksDB 2.6 the block was called `rocksdb.stats`.
@@ -96,7 +98,7 @@ pub fn read(file: &(impl ReadAt + ?Sized), size_bytes: u64) -> Result<TablePrope
         .ok_or(PropertiesError::Damaged { offset: metaindex.offset, what: "no properties block" })?;
     let handle = BlockHandle::decode(&mut encoded.as_slice())
         .ok_or(PropertiesError::Damaged { offset: metaindex.offset, what: "properties block's handle" })?;
-    let block = read_block(file, size_bytes, handle)?;
+    let block = meta_block(file, size_bytes, handle)?;
     let properties = decode_properties(&block)?;
     if properties.deletions.saturating_sub(properties.range_deletions) > properties.entries {
         return Err(PropertiesError::Damaged { offset: block.offset, what: "more deletions than entries" });
@@ -139,15 +141,47 @@ fn decode_properties(block: &Block) -> Result<TableProperties, PropertiesError> 
     Ok(properties)
 }
 
-/// Finds the metaindex block through the footer, for all format versions.
-fn metaindex_handle(file: &(impl ReadAt + ?Sized), size_bytes: u64) -> Result<BlockHandle, PropertiesError> {
+/// What a file's last bytes say.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Footer {
+    pub(super) version: u32,
+    pub(super) metaindex: BlockHandle,
+    /// `None` where the metaindex block has it.
+    pub(super) index: Option<BlockHandle>,
+    /// Type of the blocks' checksums.
+    pub(super) checksum: u8,
+    /// Goes into the checksums of the file; 0: nothing does.
+    base: u32,
+}
+
+impl Footer {
+    /// For all format versions.
+    pub(super) fn read(file: &(impl ReadAt + ?Sized), size_bytes: u64) -> Result<Footer, PropertiesError> {
+        read_footer(file, size_bytes)
+    }
+
+    /// What is added to the checksum of a block: it would not fit anywhere else.
+    pub(super) fn modifier(&self, offset: u64) -> u32 {
+        let folded = (offset as u32).wrapping_add((offset >> 32) as u32);
+        if self.base == 0 { 0 } else { self.base ^ folded }
+    }
+
+    /// Format versions before 6: both handles, one behind the other.
+    fn of_handles(mut handles: &[u8], version: u32, checksum: u8) -> Option<Footer> {
+        let metaindex = BlockHandle::decode(&mut handles)?;
+        let index = BlockHandle::decode(&mut handles);
+        Some(Footer { version, metaindex, index, checksum, base: 0 })
+    }
+}
+
+fn read_footer(file: &(impl ReadAt + ?Sized), size_bytes: u64) -> Result<Footer, PropertiesError> {
     let too_short = PropertiesError::Damaged { offset: 0, what: "too short to be an SST file" };
     let legacy_offset = size_bytes.checked_sub(FOOTER_BYTES_LEGACY as u64).ok_or(too_short)?;
     let legacy = read_exact(file, legacy_offset, FOOTER_BYTES_LEGACY as u64)?;
     let damaged = |what| PropertiesError::Damaged { offset: legacy_offset, what };
     let magic = legacy.last_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes)).unwrap_or_default();
     if magic == MAGIC_LEGACY {
-        return BlockHandle::decode(&mut legacy.as_slice()).ok_or(damaged("metaindex handle"));
+        return Footer::of_handles(&legacy, 0, CHECKSUM_LEGACY).ok_or(damaged("metaindex handle"));
     }
     if magic != MAGIC {
         return Err(PropertiesError::Unsupported { what: "magic number", value: magic });
@@ -156,10 +190,16 @@ fn metaindex_handle(file: &(impl ReadAt + ?Sized), size_bytes: u64) -> Result<Bl
     let footer = read_exact(file, offset, FOOTER_BYTES as u64)?;
     let version = u32_at(&footer, FOOTER_BYTES - 12).ok_or(damaged("format version"))?;
     let handles = footer.get(1..41).ok_or(damaged("block handles"))?;
+    let checksum = footer.first().copied().unwrap_or_default();
     match version {
-        0..6 => BlockHandle::decode(&mut &*handles).ok_or(damaged("metaindex handle")),
-        6..=FORMAT_VERSION_MAX => metaindex_before_footer(handles, version, offset)
-            .ok_or(PropertiesError::Damaged { offset, what: "metaindex size" }),
+        0..6 => Footer::of_handles(handles, version, checksum).ok_or(damaged("metaindex handle")),
+        6..=FORMAT_VERSION_MAX => {
+            let what = "metaindex size";
+            let metaindex = metaindex_before_footer(handles, version, offset);
+            let metaindex = metaindex.ok_or(PropertiesError::Damaged { offset, what })?;
+            let base = u32_at(handles, 8).unwrap_or_default();
+            Ok(Footer { version, metaindex, index: None, checksum, base })
+        }
         _ => Err(PropertiesError::Unsupported { what: "format version", value: u64::from(version) }),
     }
 }
@@ -177,12 +217,12 @@ fn metaindex_before_footer(handles: &[u8], version: u32, footer_offset: u64) -> 
 }
 
 /// A meta block's bytes without its trailer, and where they lay.
-struct Block {
-    offset: u64,
+pub(super) struct Block {
+    pub(super) offset: u64,
     bytes: Vec<u8>,
 }
 
-fn read_block(
+pub(super) fn meta_block(
     file: &(impl ReadAt + ?Sized),
     size_bytes: u64,
     handle: BlockHandle,
@@ -205,7 +245,11 @@ fn read_block(
     Ok(Block { offset: handle.offset, bytes })
 }
 
-fn read_exact(file: &(impl ReadAt + ?Sized), offset: u64, length: u64) -> Result<Vec<u8>, PropertiesError> {
+pub(super) fn read_exact(
+    file: &(impl ReadAt + ?Sized),
+    offset: u64,
+    length: u64,
+) -> Result<Vec<u8>, PropertiesError> {
     let failed = |source| PropertiesError::Read { offset, length, source };
     let wanted = usize::try_from(length).map_err(|_| failed(std::io::ErrorKind::OutOfMemory.into()))?;
     let bytes = file.read_at(offset, wanted).map_err(failed)?;
@@ -213,9 +257,14 @@ fn read_exact(file: &(impl ReadAt + ?Sized), offset: u64, length: u64) -> Result
 }
 
 /// Calls `visit` with key and value of each entry of a block; keys share prefixes with the one before.
-fn for_each_entry(block: &Block, mut visit: impl FnMut(&[u8], &[u8])) -> Result<(), PropertiesError> {
+pub(super) fn for_each_entry(
+    block: &Block,
+    mut visit: impl FnMut(&[u8], &[u8]),
+) -> Result<(), PropertiesError> {
     let damaged = |what| PropertiesError::Damaged { offset: block.offset, what };
-    let mut rest = entries_of(&block.bytes).ok_or(damaged("restart points"))?;
+    let restarts = block.bytes.len().checked_sub(4).and_then(|at| u32_at(&block.bytes, at));
+    let rest = restarts.and_then(|restarts| entries_of(&block.bytes, restarts));
+    let mut rest = rest.ok_or(damaged("restart points"))?;
     let mut key = Vec::new();
     for _ in 0..META_BLOCK_ENTRIES_MAX {
         if rest.is_empty() {
@@ -228,8 +277,8 @@ fn for_each_entry(block: &Block, mut visit: impl FnMut(&[u8], &[u8])) -> Result<
 }
 
 /// The part of a block before its restart points: it ends with their offsets and their number.
-fn entries_of(block: &[u8]) -> Option<&[u8]> {
-    let restarts = usize::try_from(u32_at(block, block.len().checked_sub(4)?)?).ok()?;
+pub(super) fn entries_of(block: &[u8], restarts: u32) -> Option<&[u8]> {
+    let restarts = usize::try_from(restarts).ok()?;
     let tail = restarts.checked_mul(4)?.checked_add(4)?;
     block.get(..block.len().checked_sub(tail)?)
 }
@@ -240,21 +289,27 @@ fn take_entry<'bytes>(rest: &mut &'bytes [u8], key: &mut Vec<u8>) -> Option<&'by
     let shared = usize::try_from(take_varint64(rest)?).ok()?;
     let unshared = usize::try_from(take_varint64(rest)?).ok()?;
     let value_bytes = usize::try_from(take_varint64(rest)?).ok()?;
+    take_key(rest, key, shared, unshared)?;
+    take_bytes(rest, value_bytes)
+}
+
+/// Takes the own part of a key that shares its beginning with the one before.
+pub(super) fn take_key(rest: &mut &[u8], key: &mut Vec<u8>, shared: usize, own: usize) -> Option<()> {
     if shared > key.len() {
         return None;
     }
     key.truncate(shared);
-    key.extend_from_slice(take_bytes(rest, unshared)?);
-    take_bytes(rest, value_bytes)
+    key.extend_from_slice(take_bytes(rest, own)?);
+    Some(())
 }
 
-fn take_bytes<'bytes>(rest: &mut &'bytes [u8], length: usize) -> Option<&'bytes [u8]> {
+pub(super) fn take_bytes<'bytes>(rest: &mut &'bytes [u8], length: usize) -> Option<&'bytes [u8]> {
     let (taken, left) = rest.split_at_checked(length)?;
     *rest = left;
     Some(taken)
 }
 
-fn take_varint64(rest: &mut &[u8]) -> Option<u64> {
+pub(super) fn take_varint64(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {
         let byte = *take_bytes(rest, 1)?.first()?;
@@ -266,12 +321,17 @@ fn take_varint64(rest: &mut &[u8]) -> Option<u64> {
     None
 }
 
-fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+pub(super) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes))
 }
 
 impl BlockHandle {
-    fn decode(rest: &mut &[u8]) -> Option<BlockHandle> {
+    /// Behind its trailer.
+    pub(super) fn end(self) -> Option<u64> {
+        self.offset.checked_add(self.size)?.checked_add(BLOCK_TRAILER_BYTES)
+    }
+
+    pub(super) fn decode(rest: &mut &[u8]) -> Option<BlockHandle> {
         Some(BlockHandle { offset: take_varint64(rest)?, size: take_varint64(rest)? })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::database::DatabaseFiles;
 use super::error::SstError;
-use super::wire::{Failure, Line, Tail};
+use super::wire::{Failure, Index, Line, Tail};
 use sexton_sandbox::rooted::Identity;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -58,6 +58,7 @@ impl<'a> Place<'a> {
 struct Output {
     database: DatabaseFiles,
     tails: HashMap<u64, Tail>,
+    indexes: HashMap<u64, Index>,
     lines: usize,
     end: Result<(), OutputError>,
 }
@@ -70,19 +71,22 @@ enum OutputError {
 impl Reader {
     /// Reads the database in `place`.
     pub fn read(&self, place: Place<'_>) -> Result<DatabaseFiles, SstError> {
-        self.run(place, None).map(|output| output.database)
+        self.run(place, None, None).map(|output| output.database)
     }
 
     /// Reads what the files with these numbers say of themselves.
     pub(super) fn tails(&self, place: Place<'_>, numbers: &[u64]) -> Result<HashMap<u64, Tail>, SstError> {
-        let mut text = String::new();
-        numbers.iter().for_each(|number| text.push_str(&format!("{number}\n")));
-        self.run(place, Some(text)).map(|output| output.tails)
+        self.run(place, Some("--tails"), Some(lines(numbers))).map(|output| output.tails)
     }
 
-    fn run(&self, place: Place<'_>, input: Option<String>) -> Result<Output, SstError> {
+    /// Reads the indexes of the files with these numbers, as many of them as may be read at once.
+    pub(super) fn indexes(&self, place: Place<'_>, numbers: &[u64]) -> Result<HashMap<u64, Index>, SstError> {
+        self.run(place, Some("--indexes"), Some(lines(numbers))).map(|output| output.indexes)
+    }
+
+    fn run(&self, place: Place<'_>, option: Option<&str>, input: Option<String>) -> Result<Output, SstError> {
         let path = place.path;
-        let mut child = self.start(place, input)?;
+        let mut child = self.start(place, option, input)?;
         let (sender, receiver) = sync_channel(1);
         let stdout = child.stdout.take();
         let thread = std::thread::spawn(move || {
@@ -109,12 +113,17 @@ impl Reader {
         }
     }
 
-    fn start(&self, place: Place<'_>, input: Option<String>) -> Result<Child, SstError> {
+    fn start(
+        &self,
+        place: Place<'_>,
+        option: Option<&str>,
+        input: Option<String>,
+    ) -> Result<Child, SstError> {
         let mut options = Vec::new();
         if let Some((device, inode)) = place.identity {
             options.extend([format!("--device={device}"), format!("--inode={inode}")]);
         }
-        options.extend(input.is_some().then(|| "--tails".to_owned()));
+        options.extend(option.map(str::to_owned));
         let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
         let start = || {
             let mut child =
@@ -134,6 +143,11 @@ impl Reader {
     }
 }
 
+/// Numbers of files as the child takes them.
+fn lines(numbers: &[u64]) -> String {
+    numbers.iter().map(|number| format!("{number}\n")).collect()
+}
+
 /// Ends the process if it still runs and says how it ended.
 fn stop(child: &mut Child) -> String {
     // After its last line the process only has to exit: that it is killed here does no harm. An error
@@ -149,8 +163,13 @@ fn stop(child: &mut Child) -> String {
 }
 
 fn take_in(stdout: Option<ChildStdout>) -> Output {
-    let mut output =
-        Output { database: DatabaseFiles::default(), tails: HashMap::new(), lines: 0, end: Ok(()) };
+    let mut output = Output {
+        database: DatabaseFiles::default(),
+        tails: HashMap::new(),
+        indexes: HashMap::new(),
+        lines: 0,
+        end: Ok(()),
+    };
     output.end = match stdout {
         Some(stdout) => take_lines(BufReader::new(stdout.take(OUTPUT_BYTES_MAX)), &mut output),
         None => Err(OutputError::Cut("it had no standard output".to_owned())),
@@ -177,9 +196,10 @@ fn take_lines(mut source: impl BufRead, output: &mut Output) -> Result<(), Outpu
                 output.database.files.push(file);
             }
             Line::Tail { number, tail } => drop(output.tails.insert(number, tail)),
+            Line::Index { number, index } => drop(output.indexes.insert(number, index)),
             Line::Failed(failure) => return Err(OutputError::Failed(failure)),
             Line::End { files } => {
-                let came = output.database.files.len() + output.tails.len();
+                let came = output.database.files.len() + output.tails.len() + output.indexes.len();
                 if files == came as u64 {
                     return Ok(());
                 }

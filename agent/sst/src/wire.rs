@@ -5,6 +5,7 @@ use super::database::ColumnFamily;
 use super::properties::TableProperties;
 use serde::{Deserialize, Serialize};
 use sexton_tuner::evidence::SstFile;
+use sexton_tuner::index_marks::IndexMarks;
 use sexton_tuner::oldest_snapshot::Sequences;
 
 /// One line of the child's output.
@@ -22,6 +23,11 @@ pub enum Line {
         number: u64,
         tail: Tail,
     },
+    /// What the index of the file of this number says.
+    Index {
+        number: u64,
+        index: Index,
+    },
     /// Nothing follows; without this line the output was cut off.
     End {
         files: u64,
@@ -37,6 +43,17 @@ pub enum Tail {
     /// It could not be read this time.
     Unreadable(String),
     /// It will never be read: damaged, or of another format.
+    Unsupported(String),
+}
+
+/// What the index of an SST file says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Index {
+    Marks(IndexMarks),
+    /// It could not be read this time.
+    Unreadable(String),
+    /// It will never be read: damaged, or of another form.
     Unsupported(String),
 }
 

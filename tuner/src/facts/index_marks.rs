@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub const MARKS_MAX: usize = 64;
 
 /// Longest key that is a mark; a longer one is passed over, so that no file's marks take more than 64 KiB.
-pub const MARK_KEY_BYTES_MAX: usize = 1024;
+const MARK_KEY_BYTES_MAX: usize = 1024;
 
 /// All keys of the blocks before it are at most this one, all others are greater.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
