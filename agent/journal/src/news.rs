@@ -97,6 +97,7 @@ mod tests {
             column_family: Some("cf".into()),
             range: KeyRange::everything(),
             rule,
+            since: None,
             subject: subject.into(),
             reason: "so".into(),
         }

@@ -115,6 +115,8 @@ pub struct ColumnFamilyOptions {
     pub max_compaction_bytes: u64,
     /// `write_buffer_size`, in bytes: roughly the most that a flush writes.
     pub write_buffer_size: u64,
+    /// `level0_file_num_compaction_trigger`: from so many files in L0 on RocksDB compacts them by itself.
+    pub level0_file_num_compaction_trigger: u64,
     /// `level0_slowdown_writes_trigger`: from so many files in L0 on writes are delayed.
     pub level0_slowdown_writes_trigger: u64,
     /// `soft_pending_compaction_bytes_limit`: from so many bytes that wait for compaction on writes are
@@ -149,6 +151,7 @@ impl Default for ColumnFamilyOptions {
             max_bytes_for_level_multiplier: 10,
             max_compaction_bytes: MAX_COMPACTION_FILES * (64 << 20),
             write_buffer_size: 64 << 20,
+            level0_file_num_compaction_trigger: 4,
             level0_slowdown_writes_trigger: 20,
             soft_pending_compaction_bytes_limit: 64 << 30,
             disable_auto_compactions: false,
@@ -162,7 +165,7 @@ impl Default for ColumnFamilyOptions {
 }
 
 impl ColumnFamilyOptions {
-    const NAMES: [&'static str; 17] = [
+    const NAMES: [&'static str; 18] = [
         "compaction_style",
         "num_levels",
         "level_compaction_dynamic_level_bytes",
@@ -172,6 +175,7 @@ impl ColumnFamilyOptions {
         "max_bytes_for_level_multiplier",
         "max_compaction_bytes",
         "write_buffer_size",
+        "level0_file_num_compaction_trigger",
         "level0_slowdown_writes_trigger",
         "soft_pending_compaction_bytes_limit",
         "disable_auto_compactions",
@@ -218,6 +222,10 @@ impl ColumnFamilyOptions {
                 bytes => bytes.max(FILE_SIZE_MIN),
             },
             write_buffer_size: number("write_buffer_size", defaults.write_buffer_size),
+            level0_file_num_compaction_trigger: number(
+                "level0_file_num_compaction_trigger",
+                defaults.level0_file_num_compaction_trigger,
+            ),
             level0_slowdown_writes_trigger: number(
                 "level0_slowdown_writes_trigger",
                 defaults.level0_slowdown_writes_trigger,
@@ -317,7 +325,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_gives_options_that_can_be_reckoned_with(name in 0usize..16, value in ".{0,24}", level in 0usize..99) {
+        fn any_text_gives_options_that_can_be_reckoned_with(name in 0usize..18, value in ".{0,24}", level in 0usize..99) {
             let name = ColumnFamilyOptions::NAMES.get(name).copied().unwrap_or("");
             let options = stated(&[(name, &value)]);
             prop_assert!((NUM_LEVELS_MIN..=NUM_LEVELS_MAX).contains(&options.num_levels));

@@ -125,6 +125,15 @@ impl Levels {
         &self.options
     }
 
+    /// L0 first.
+    pub(super) fn levels(&self) -> &[Vec<File>] {
+        &self.levels
+    }
+
+    pub(super) fn is_sound(&self) -> bool {
+        self.is_sound
+    }
+
     /// What `CompactRange` over `range` does in the way that `bottommost` says, going by the live files: what
     /// is in memtables it writes first, and that is not counted. The end of the range is inclusive, as it is
     /// in RocksDB.
@@ -239,7 +248,7 @@ fn linked_bytes<'f>(files: impl Iterator<Item = &'f File>) -> u64 {
 
 /// Where L0 is compacted into (`VersionStorageInfo::CalculateBaseBytes`): L1, or, with dynamic level sizes,
 /// the first level in use, and the one above it where that has grown out of its size.
-fn base_level(levels: &[Vec<File>], options: &ColumnFamilyOptions) -> usize {
+pub(super) fn base_level(levels: &[Vec<File>], options: &ColumnFamilyOptions) -> usize {
     if !options.level_compaction_dynamic_level_bytes {
         return 1;
     }

@@ -1,5 +1,6 @@
 //! A column family's LSM tree: which part of its files lies where, and what a compaction would do with them.
 
+pub(crate) mod automatic_compaction;
 pub mod compact_files;
 pub(crate) mod compaction_simulator;
 pub(crate) mod contents;

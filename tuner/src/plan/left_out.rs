@@ -56,7 +56,8 @@ impl LeftOut {
             };
             let column_family = Some(column_family);
             let subject = String::new();
-            let refusal = Refusal { target, database, column_family, range, subject, rule, reason };
+            let refusal =
+                Refusal { target, database, column_family, range, subject, rule, since: None, reason };
             Left { refusal, relief: group.relief }
         })
     }

@@ -1,5 +1,6 @@
 //! The plan: what to do now, what not to do, and why. A pure function of its input.
 
+mod automatic;
 pub mod ends;
 pub mod job;
 pub(crate) mod left_out;
@@ -305,6 +306,8 @@ pub enum Rule {
     NoRemedy,
     /// Soon the same bytes will drop many more tombstones.
     Waiting,
+    /// RocksDB's own compaction takes the same files next.
+    AutomaticCompaction,
     /// It was compacted a short while ago.
     Cooldown,
     /// Compacting it did not help the last times.
@@ -350,5 +353,8 @@ pub struct Refusal {
     pub subject: String,
     /// The rule that refused it.
     pub rule: Rule,
+    /// Since when it has been refused by this rule, where that decides for how long.
+    #[serde(default)]
+    pub since: Option<Timestamp>,
     pub reason: String,
 }

@@ -3,6 +3,7 @@
 //! The plan's types and the entry point are in [`crate::plan`]; what is done about a range is chosen in
 //! [`crate::plan::remedy`].
 
+use super::automatic::{Automatic, may_wait, waiting_since};
 use super::pins::can_be_dropped;
 use super::rules::{Refused, helps, hurts_enough, is_bytewise, may_be_acted_on, relieves_enough};
 use crate::facts::evidence::Evidence;
@@ -156,6 +157,7 @@ impl<'a> Planner<'a> {
             range: range.range.clone(),
             subject: self.subject(range.column_family.as_deref(), &range.range),
             rule,
+            since: None,
             reason,
         };
         self.refusals.push((range.pain_seconds_per_second, refusal));
@@ -268,6 +270,7 @@ impl<'a> Planner<'a> {
             true => jobs(&input),
             false => vec![job::column_family(&input)],
         };
+        let automatic = Automatic::of(evidence, column_family, family);
         let mut is_in_a_job = vec![false; ranges.len()];
         let count = jobs.len();
         let mut of_memtables: Vec<Wanted> = Vec::new();
@@ -280,6 +283,7 @@ impl<'a> Planner<'a> {
             let prospect = market.prospect(ranges, &job);
             let reason = job_reason(&job, ranges, &before, (number, count), self.input.policy.keys);
             let (of, value) = (hull(&job, ranges), self.ranker.value(&prospect));
+            let left_to_rocksdb = if is_of_memtables { Ok(()) } else { automatic.leaves(family, &job) };
             let is_estimated = before.is_estimated;
             let compact = CompactRange {
                 target: before.target.clone(),
@@ -296,10 +300,11 @@ impl<'a> Planner<'a> {
                 before: Box::new(before),
                 range: job.range,
             };
-            let worth = worth(value, prospect.cost_bytes);
-            let wanted = Wanted { compact, of, worth, is_estimated };
+            let wanted = Wanted { compact, of, worth: worth(value, prospect.cost_bytes), is_estimated };
             let hurts = wanted.compact.before.pain_seconds_per_second > 0.0;
-            match self.is_worth_it(evidence, &wanted, &prospect) {
+            let left_to_rocksdb = left_to_rocksdb.or_else(|refused| self.has_waited(&wanted, refused));
+            let is_worth_it = self.is_worth_it(evidence, &wanted, &prospect);
+            match is_worth_it.and_then(|why| left_to_rocksdb.map(|()| why)) {
                 Err((Rule::BelowThreshold | Rule::LowDensity, _)) if !hurts => {}
                 Err((rule, reason)) => self.left_out.add(wanted, rule, reason),
                 Ok(why) if is_of_memtables => of_memtables.push(wanted.because(why)),
@@ -311,6 +316,13 @@ impl<'a> Planner<'a> {
             let reason = format!("{} parts of its column family relieve more", job::PARTS_MAX);
             self.refuse(range, (Rule::QueueFull, reason));
         }
+    }
+
+    /// Whether a job has waited for RocksDB long enough.
+    fn has_waited(&self, wanted: &Wanted, refused: Refused) -> Result<(), Refused> {
+        let CompactRange { target, database, column_family, .. } = &wanted.compact;
+        let since = waiting_since(self.input, (target, database, column_family), &wanted.of);
+        if may_wait(self.input, since) { Err(refused) } else { Ok(()) }
     }
 
     /// Whether a job has rested and relieves enough for what it costs; what speaks for it.
@@ -540,7 +552,11 @@ impl<'a> Planner<'a> {
         }
         for left in std::mem::take(&mut self.left_out).into_refusals() {
             let subject = self.subject(left.refusal.column_family.as_deref(), &left.refusal.range);
-            self.refusals.push((left.relief, Refusal { subject, ..left.refusal }));
+            let Refusal { target, database, range, rule, .. } = &left.refusal;
+            let place =
+                (target.as_str(), database.as_str(), left.refusal.column_family.as_deref().unwrap_or(""));
+            let since = (*rule == Rule::AutomaticCompaction).then(|| waiting_since(self.input, place, range));
+            self.refusals.push((left.relief, Refusal { subject, since, ..left.refusal }));
         }
         spent_bytes
     }
@@ -567,6 +583,7 @@ impl<'a> Planner<'a> {
                 column_family: Some(column_family.clone()),
                 range: range.clone(),
                 rule,
+                since: None,
                 reason: reason.clone(),
             };
             self.refusals.push((order, refusal));

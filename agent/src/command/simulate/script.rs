@@ -43,7 +43,7 @@ pub(super) struct UntoldArguments {
 /// What is played.
 pub(super) enum Script {
     Described(Workload),
-    Recorded(Recording),
+    Recorded(Box<Recording>),
 }
 
 impl Script {
@@ -57,7 +57,7 @@ impl Script {
                 return described(Path::new(one)).map(Script::Described);
             }
         }
-        recorded(workload, untold).map(Script::Recorded)
+        Ok(Script::Recorded(Box::new(recorded(workload, untold)?)))
     }
 
     pub(super) fn name(&self) -> &str {

@@ -186,7 +186,9 @@ impl Tree {
     pub fn add_to(&self, evidence: &mut Evidence, column_family: &str) {
         evidence.files.extend(self.files(column_family));
         evidence.memtables.insert(column_family.to_owned(), self.memtable_deletions());
-        evidence.column_families.insert(column_family.to_owned(), self.settings.options.clone());
+        let mut options = self.settings.options.clone();
+        options.level0_file_num_compaction_trigger = self.settings.level0_file_num_compaction_trigger as u64;
+        evidence.column_families.insert(column_family.to_owned(), options);
         evidence.oldest_snapshot = self.snapshots().first().map(|sequence| self.oldest_snapshot(*sequence));
     }
 

@@ -7,13 +7,22 @@ use super::file::File;
 use super::names::Names;
 use super::reader::Counts;
 use super::{Settings, Tree};
+use crate::facts::evidence::{Evidence, SstFile};
 use crate::facts::options::{ColumnFamilyOptions, CompactionStyle};
-use crate::lsm::cost::Bottommost;
+use crate::lsm::cost::{Bottommost, Levels};
+use crate::simulation::random::Random;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const KEYS: u64 = 60;
+
+/// Trees whose next compaction is to be foreseen, and the share in which its files are to be the very same.
+/// Reached: 0.69; the others are files that are only moved, with their neighbours.
+const FORESEEN_CASES: u64 = 10_000;
+const FORESEEN_SHARE_MIN: f64 = 0.6;
+/// The same where some of its files are to be. Reached: 0.987.
+const FORESEEN_SOME_SHARE_MIN: f64 = 0.95;
 
 /// What is done to a tree.
 #[derive(Clone, Debug)]
@@ -363,4 +372,61 @@ fn a_job_takes_no_file_along_that_has_the_key_where_a_range_tombstone_ends_it() 
     assert_eq!(job.inputs.iter().map(|(_, files)| files.len()).collect::<Vec<_>>(), [1, 1]);
     tree.run(&job);
     assert_eq!(forwards(&tree, 9).0, [47, 48, 55]);
+}
+
+/// Numbers of files that a compaction has taken: they are gone, or on another level.
+fn taken(before: &[SstFile], after: &[SstFile]) -> BTreeSet<u64> {
+    let is_as_before =
+        |file: &SstFile| after.iter().any(|other| (other.number, other.level) == (file.number, file.level));
+    before.iter().filter(|file| !is_as_before(file)).map(|file| file.number).collect()
+}
+
+/// What the live files tell of the compaction that comes next, held against the one that comes.
+#[test]
+fn the_next_compaction_is_foreseen() {
+    let (mut foreseen, mut known, mut all) = (0_u64, 0_u64, 0_u64);
+    let mut unforeseen = Vec::new();
+    for seed in 0..FORESEEN_CASES {
+        let mut random = Random::of(seed, 0);
+        let options = ColumnFamilyOptions {
+            level_compaction_dynamic_level_bytes: random.per_mille(500),
+            target_file_size_base: random.between(60, 2_000),
+            max_bytes_for_level_base: 6_000,
+            max_bytes_for_level_multiplier: 3,
+            max_compaction_bytes: 20_000,
+            ..ColumnFamilyOptions::default()
+        };
+        let settings = Settings { options, block_size: 128, ..Settings::default() };
+        let mut tree = Tree::new(settings);
+        for _ in 0..random.between(2, 12) {
+            for _ in 0..random.between(5, 60) {
+                let kind = if random.per_mille(300) { Kind::Delete } else { Kind::Put };
+                tree.write(random.between(0, 600), kind, 30);
+            }
+            tree.flush();
+            if random.per_mille(300) {
+                tree.settle(random.between(1, 9_000));
+            }
+        }
+        let mut evidence = Evidence::default();
+        tree.add_to(&mut evidence, "cf");
+        let files: Vec<&SstFile> = evidence.files.iter().collect();
+        let next = Levels::of(&files, &evidence.options_of("cf")).next_compactions();
+        tree.settle(1);
+        let taken = taken(&evidence.files, &tree.files("cf"));
+        let first: Option<BTreeSet<u64>> = next.first().map(|next| next.files.iter().copied().collect());
+        if taken.is_empty() && first.is_none() {
+            continue;
+        }
+        all += 1;
+        foreseen += u64::from(first.as_ref() == Some(&taken));
+        known += u64::from(first.as_ref().is_some_and(|first| !first.is_disjoint(&taken)));
+        if first.as_ref() != Some(&taken) && unforeseen.len() < 5 {
+            unforeseen.push((seed, next.first().cloned(), taken));
+        }
+    }
+    println!("{foreseen} of {all} foreseen, of {known} some files; others: {unforeseen:?}");
+    assert!(all > FORESEEN_CASES / 4);
+    assert!(foreseen as f64 >= all as f64 * FORESEEN_SHARE_MIN);
+    assert!(known as f64 >= all as f64 * FORESEEN_SOME_SHARE_MIN);
 }
