@@ -167,6 +167,10 @@ fn with_automatic_compactions_disabled_level0_does_not_block() -> Result<()> {
     })?;
     agent.stop()?;
     ensure!(text(&helped, "/begin").is_empty(), "a range that begins at a key: {helped}");
+    if text(&helped, "/reason").contains("CompactFiles of") {
+        // Files have no ends to be left open.
+        return Ok(());
+    }
     let log = std::fs::read_to_string(directory.path().join("db/LOG")).context("reading the target's log")?;
     let asked: Vec<&str> =
         log.lines().filter(|line| line.contains("Manual compaction from level-0")).collect();
