@@ -17,8 +17,11 @@ use sexton_tuner::simulation::lsm::reader::Counts;
 use sexton_tuner::simulation::lsm::{Settings, Tree};
 use sexton_tuner::simulation::random::Random;
 use sexton_tuner::{
-    Action, Budget, CompactRange, KeyRange, KnownThrottles, PlanInput, PlanTarget, Policy, plan,
+    Action, Budget, CompactRange, KeyRange, KnownThrottles, Plan, PlanInput, PlanTarget, Policy, plan,
 };
+
+/// As long as is waited for what RocksDB does by itself.
+const WAITED_SECONDS: i64 = 30;
 
 /// Cases of each property.
 const CASES: u64 = 10_000;
@@ -172,20 +175,27 @@ fn walk(keys: u64, random: &mut Random) -> Walk {
     Walk { position, steps: [5, 50, 200][random.index(3)], is_forward }
 }
 
+/// The first action of whoever has waited for RocksDB's own compactions, which have not come.
 fn first_action(policy: &Policy, evidence: Evidence) -> Option<CompactRange> {
-    let targets = [PlanTarget { name: "t", policy: policy.targets.first()?, evidence: &[evidence] }];
-    let input = PlanInput {
-        policy,
-        targets: &targets,
-        budget: Budget { available_bytes: 64 << 30 },
-        throttles: &KnownThrottles::new(),
-        now: Timestamp::from_second(1_790_000_000).unwrap(),
-        previous: None,
-    };
-    plan(&input).unwrap().actions.into_iter().find_map(|action| match action {
+    let evidence = [evidence];
+    let before = planned_after(policy, &evidence, None, 0);
+    let plan = planned_after(policy, &evidence, Some(&before), WAITED_SECONDS);
+    plan.actions.into_iter().find_map(|action| match action {
         Action::CompactRange(compact) => Some(compact),
         _ => None,
     })
+}
+
+fn planned_after(policy: &Policy, evidence: &[Evidence], previous: Option<&Plan>, seconds: i64) -> Plan {
+    let input = PlanInput {
+        policy,
+        targets: &[PlanTarget { name: "t", policy: policy.targets.first().unwrap(), evidence }],
+        budget: Budget { available_bytes: 64 << 30 },
+        throttles: &KnownThrottles::new(),
+        now: Timestamp::from_second(1_790_000_000 + seconds).unwrap(),
+        previous,
+    };
+    plan(&input).unwrap()
 }
 
 /// What each case comes to; all cores work on them.
