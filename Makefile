@@ -2,13 +2,14 @@
 # Everything is built with the same arguments, so that RocksDB's C++ and Polars are built once.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build build build-demo demo test unit simulate fuzz e2e lint bench-footprint bench-guard bench-overhead bench-plan bench-workloads test-api test-hostile test-kernels test-monitoring
+.PHONY: help setup setup-build build build-demo demo demo-web test unit simulate fuzz e2e lint bench-api bench-footprint bench-guard bench-overhead bench-plan bench-workloads test-api test-hostile test-kernels test-monitoring test-package test-web deb
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 export PATH := $(HOME)/.cargo/bin:$(PATH)
+BUILD := --release --workspace
 # One job more than processors: while Polars' crates wait for each other, RocksDB's files go on.
-BUILD := --release --workspace --jobs $(shell echo $$(( $$(nproc) + 1 )))
+export CARGO_BUILD_JOBS := $(shell echo $$(( $$(nproc) + 1 )))
 PROGRAMS := $(or $(CARGO_TARGET_DIR),target)/release
 # Loading BPF programs and looking into other processes takes root; building does not.
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] && echo env || echo "sudo -E env")
@@ -42,6 +43,9 @@ demo: ## Builds, then shows a slow RocksDB process becoming fast (under 3 minute
 	    echo "demo starts $$(( $$(date +%s) - start )) s after make demo" && \
 	    $(AS_ROOT) $(PROGRAMS)/sexton-demo
 
+demo-web: build-demo ## The demo, kept open for its dashboard until Ctrl-C (root).
+	$(AS_ROOT) $(PROGRAMS)/sexton-demo --keep
+
 test: ## Everything: setup, build, lint, unit tests, end-to-end tests (root).
 	@start=$$(date +%s); \
 	for step in setup build lint unit e2e; do \
@@ -56,11 +60,14 @@ bench-overhead: setup build ## What Sexton costs a process that it looks at (up 
 	$(AS_ROOT) $(PROGRAMS)/sexton-bench-overhead
 
 bench-plan: build ## How long a plan of a million files and ten million operations takes, and DuckDB the same join (ten minutes, a quiet machine).
-	tests/setup.sh peers
+	tests/setup.sh test
 	SEXTON_TOOLS="$(TOOLS)" $(PROGRAMS)/sexton-bench-plan
 
 bench-workloads: build ## Sexton and what one would use instead of it, on eight workloads (five hours, a quiet machine; root); WORKLOAD=b: one of them (half an hour). Goes on where it was cut off.
 	$(AS_ROOT) $(PROGRAMS)/sexton-bench-workloads $(if $(WORKLOAD),--workload $(WORKLOAD))
+
+bench-api: build ## How fast the API answers fifty clients beside five weeks of history (three minutes, a quiet machine; root).
+	$(AS_ROOT) $(PROGRAMS)/sexton-bench-api
 
 bench-guard: build ## What acting costs those who write, and what one big compaction does to them (fifteen minutes, a quiet machine; root).
 	$(AS_ROOT) $(PROGRAMS)/sexton-bench-guard
@@ -71,6 +78,11 @@ lint: ## Formatting, lints, licences and sources of all crates, and the rules of
 	cargo deny --log-level error check bans licenses sources
 	cargo build $(BUILD) --bin sexton
 	cargo test $(BUILD) --test tidy
+
+deb: setup-build ## The Debian package, below target/debian: the same sources give the same file.
+	@tests/setup.sh deb
+	cargo build $(BUILD) --lib --bins
+	deploy/debian/build.sh $(abspath $(PROGRAMS))/..
 
 unit: ## Unit tests: no root, no kernel.
 	cargo test $(BUILD) --lib --bins
@@ -84,18 +96,25 @@ simulate: ## A million random histories of actions, with faults: what make test 
 	SEXTON_SIMULATION_HISTORIES=$(HISTORIES) cargo test $(BUILD) --lib -- simulation::faults:: --nocapture 2>&1 | \
 	    grep -v -e '^running 0 tests' -e ' 0 passed; 0 failed' -e '^$$'
 
-e2e: build ## End-to-end tests on real processes, with real BPF (root), and promtool on the Prometheus rules.
+e2e: setup build ## End-to-end tests on real processes, with real BPF (root), and promtool on the Prometheus rules.
 	PATH="$(PATH):$(TOOLS)/prometheus/usr/bin" SEXTON_TOOLS="$(TOOLS)" \
 	    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(AS_ROOT)" \
-	    cargo test $(BUILD) --no-fail-fast --test '*' -- --test-threads=1
+	    cargo nextest run $(BUILD) --test '*'
 
 test-monitoring: build ## The part of e2e that stages each alert for a real Prometheus, and asks it what the dashboard asks (root, 2 min).
 	PATH="$(PATH):$(TOOLS)/prometheus/usr/bin" SEXTON_TOOLS="$(TOOLS)" \
 	    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(AS_ROOT)" \
 	    cargo test $(BUILD) --test monitoring --test policies -- --test-threads=1
 
+test-web: build ## The dashboard in Chromium, on an agent that heals a queue, and whether agent/web/dist is what its sources give (root, 3 min).
+	tests/setup.sh web
+	cd agent/web && npm ci --no-audit --no-fund --ignore-scripts && npx tsc --noEmit && npx vite build --outDir node_modules/dist
+	diff -r agent/web/dist agent/web/node_modules/dist || \
+	    { echo "error: agent/web/dist is old"; echo "help: npm run build in agent/web, and commit it"; exit 1; }
+	$(AS_ROOT) node agent/web/test/dashboard.mjs $(abspath $(PROGRAMS)) $(abspath $(PROGRAMS))/../dashboard
+
 test-api: build ## The part of e2e that holds the HTTP API against its document, with thousands of requests made up (root, 2 min).
-	PATH="$(PATH)" SEXTON_TOOLS="$(TOOLS)" SEXTON_API_EXAMPLES=1000 \
+	PATH="$(PATH)" SEXTON_TOOLS="$(TOOLS)" SEXTON_API_EXAMPLES=1000 SEXTON_API_REQUESTS_MIN=5000 \
 	    CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(AS_ROOT)" \
 	    cargo test $(BUILD) --test openapi -- --test-threads=1 --nocapture
 
@@ -105,6 +124,10 @@ bench-footprint: build ## What the idle agent takes: memory, processor time; the
 test-hostile: build ## Ten minutes beside a program that does all it can to the agent (root); make test runs ten seconds of it.
 	SEXTON_HOSTILE_SECONDS=600 CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(AS_ROOT)" \
 	    cargo test $(BUILD) --test hostile_host -- --nocapture
+
+test-package: setup deb ## The package in a fresh Debian 12 under systemd: installed, acts, hangs, is purged; and made twice alike (root, 20 min).
+	tests/package/twice.sh $(abspath $(PROGRAMS))/..
+	SEXTON_TOOLS="$(TOOLS)" $(AS_ROOT) tests/package/run.sh $(abspath $(PROGRAMS))/../debian/sexton_*.deb
 
 test-kernels: build ## The end-to-end tests for any kernel, under other kernels in virtual machines (root, 25 min).
 	SEXTON_TOOLS="$(TOOLS)" tests/kernels/setup.sh $(KERNELS)

@@ -95,6 +95,13 @@ struct {
 } sexton_files SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SEXTON_FAMILIES_MAX);
+	__type(key, struct sexton_family_id);
+	__type(value, struct sexton_family);
+} sexton_families SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SEXTON_TARGETS_MAX);
 	__type(key, __u32);
@@ -142,6 +149,8 @@ enum {
 static const struct sexton_operation empty_operation;
 static const struct sexton_thread empty_thread;
 static const struct sexton_file empty_file;
+
+static const struct sexton_family empty_family;
 
 /* One firing of a probe: who, in which target, with what counters. */
 struct event {
@@ -618,6 +627,63 @@ is_chosen(__u64 weight)
 	return weight == 1 || (weight && bpf_get_prandom_u32() % (__u32)weight == 0);
 }
 
+/* The bucket of a number: floor(log2), 0 of 0, and the last one of all that is greater. Without branches: the verifier
+ * follows both sides of each, and what comes after them as often. */
+static __always_inline __u32
+bucket_of(__u64 number)
+{
+	__u32 bucket = 0;
+	__u64 is_over;
+
+	for (__u32 shift = 32; shift; shift /= 2) {
+		is_over = ((1ULL << shift) - 1 - number) >> 63;
+		barrier_var(is_over);
+		number >>= is_over * shift;
+		bucket += is_over * shift;
+	}
+	return bucket < SEXTON_LATENCY_BUCKETS ? bucket : SEXTON_LATENCY_BUCKETS - 1;
+}
+
+/* The account of an operation's column family, which begins now when it is new; 0 where there is no room. */
+static __always_inline struct sexton_family *
+open_family(struct event *event, const struct sexton_operation *operation)
+{
+	struct sexton_family_id id = { .column_family_data = operation->column_family_data, .slot = event->id.slot };
+	struct sexton_family *family = bpf_map_lookup_elem(&sexton_families, &id);
+
+	if (!family) {
+		bpf_map_update_elem(&sexton_families, &id, &empty_family, BPF_NOEXIST);
+		family = bpf_map_lookup_elem(&sexton_families, &id);
+	}
+	if (!family) {
+		ADD(event->totals->map_full, 1);
+		return 0;
+	}
+	if (operation->database)
+		family->database = operation->database;
+	if (operation->column_family_handle)
+		family->column_family_handle = operation->column_family_handle;
+	return family;
+}
+
+/* What an operation waited for, which has ended, and whose positioning call has returned. */
+static __always_inline void
+charge_family(struct event *event, const struct sexton_operation *operation, __u64 tombstones)
+{
+	struct sexton_family *family = open_family(event, operation);
+	__u64 seek_ns = operation->return_ns - operation->start_ns;
+	__u64 list_ns = operation->end_ns - operation->start_ns;
+
+	if (!family)
+		return;
+	ADD(family->seek_ns, seek_ns);
+	ADD(family->seek_histogram[bucket_of(seek_ns)], 1);
+	ADD(family->list_ns, list_ns);
+	ADD(family->list_histogram[bucket_of(list_ns)], 1);
+	ADD(family->tombstones, tombstones);
+	ADD(family->tombstone_histogram[bucket_of(tombstones)], 1);
+}
+
 /* Ends an operation: counted, and recorded where it is chosen for that. One from before a pause ended nobody knows when
  * and where. */
 static __always_inline void
@@ -635,6 +701,8 @@ finish(struct event *event, struct sexton_operation *operation)
 	tombstones = as_tombstones(operation);
 	block_reads = operation->seek.block_reads + operation->scan.block_reads;
 	ADD(event->totals->operations, 1);
+	if (is_known && operation->return_ns)
+		charge_family(event, operation, tombstones);
 	weight = weight_of(event->recipe, tombstones, block_reads);
 	if (is_chosen(weight)) {
 		ADD(event->totals->operations_recorded, 1);
@@ -759,21 +827,6 @@ seek_entry(struct pt_regs *registers, struct event *event, __u32 kind)
 	if (kind == SEXTON_SEEK || kind == SEXTON_SEEK_FOR_PREV)
 		read_key(event, operation, registers->si);
 	return RETURN_WANTED;
-}
-
-/* The bucket of a latency: floor(log2), 0 of 0, and the last one of all that is longer. */
-static __always_inline __u32
-bucket_of(__u64 latency_ns)
-{
-	__u32 bucket = 0;
-
-	for (__u32 shift = 32; shift; shift /= 2) {
-		if (latency_ns >> shift) {
-			latency_ns >>= shift;
-			bucket += shift;
-		}
-	}
-	return bucket < SEXTON_LATENCY_BUCKETS ? bucket : SEXTON_LATENCY_BUCKETS - 1;
 }
 
 /* Whether it was waited for. A pause since the entry makes no difference to what the call itself counted; to
@@ -989,6 +1042,19 @@ charge_file(struct event *event, const struct sexton_fetches *fetched)
 		ADD(file->histogram[bucket], 1);
 }
 
+static __always_inline void
+charge_block_read(struct event *event, const struct sexton_operation *operation, __u64 latency_ns)
+{
+	struct sexton_family *family = open_family(event, operation);
+	__u32 bucket = bucket_of(latency_ns);
+
+	ADD(event->totals->block_read_histogram[bucket], 1);
+	if (!family)
+		return;
+	ADD(family->block_read_ns, latency_ns);
+	ADD(family->block_read_histogram[bucket], 1);
+}
+
 /* Whether it was waited for. */
 static __always_inline bool
 read_block_return(struct event *event)
@@ -1011,7 +1077,7 @@ read_block_return(struct event *event)
 	if (operation) {
 		add_fetches(&operation->fetches, &fetched);
 		if (fetched.count)
-			ADD(event->totals->block_read_histogram[bucket_of(fetched.latency_ns)], 1);
+			charge_block_read(event, operation, fetched.latency_ns);
 	}
 	charge_file(event, &fetched);
 	return true;

@@ -4,8 +4,8 @@
  *
  * sexton_sentinel is a task iterator; it walks threads and writes one sexton_thread_reading for each that
  * belongs to the slot that user space has asked for, with its thread pointer: user space reads the counters out of
- * the thread's memory, which may take as long as a file system that hangs. Where the kernel can (6.1) user space binds
- * the iterator to the one process, so that it meets no other thread.
+ * the thread's memory, which may take as long as a file system that hangs. User space binds the
+ * iterator to the one process, so that it meets no other thread; that takes Linux 6.1.
  *
  * A thread takes its counters with it when it ends, so sexton_thread_end reads them a last time at the
  * sched_process_exit tracepoint. Since Linux 6.16 that tracepoint stands before the thread lets go of its

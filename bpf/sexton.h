@@ -46,6 +46,10 @@
  * not fit are read all the same, but get no latencies of their own. */
 #define SEXTON_FILES_MAX 8192
 
+/* Column families of all targets that operations are counted by in a window. A database has some tens of them; operations
+ * in those that do not fit are counted in the sums alone. */
+#define SEXTON_FAMILIES_MAX 1024
+
 /* Buckets of a latency histogram: bucket n counts what took from 2^n to 2^(n+1) ns, the last one also all above
  * (nine minutes). */
 #define SEXTON_LATENCY_BUCKETS 40
@@ -65,6 +69,16 @@
 
 /* In sexton_recipe: this offset is not known. */
 #define SEXTON_OFFSET_ABSENT 0xffffffffffffffffULL
+
+/*
+ * A thread's dynamic thread vector, by the x86-64 TLS ABI: the pointer to it, from the thread pointer; the bytes of
+ * its slots in glibc, whose length stands one slot before it, and in musl, whose length is its first word; what
+ * glibc has in the slot of a module that the thread has not touched.
+ */
+#define SEXTON_DTV_OFFSET 8
+#define SEXTON_DTV_SLOT_BYTES 16
+#define SEXTON_DTV_MUSL_SLOT_BYTES 8
+#define SEXTON_DTV_UNALLOCATED 0xffffffffffffffffULL
 
 enum sexton_seek_kind {
 	SEXTON_SEEK = 0,
@@ -322,6 +336,33 @@ struct sexton_file {
 	unsigned long long fetcher[SEXTON_FETCHER_WORDS];
 };
 
+/* Names a column family in the map: by its ColumnFamilyData, or 0 where that is not known. */
+struct sexton_family_id {
+	unsigned long long column_family_data;
+	unsigned int slot;
+	unsigned int padding;
+};
+
+/* What the operations of one column family that ended in a window waited for, recorded or not: by powers of two, and
+ * summed. */
+struct sexton_family {
+	/* Of the last one of which they were known. */
+	unsigned long long database;
+	unsigned long long column_family_handle;
+	/* Positioning calls, from entry to return. */
+	unsigned long long seek_ns;
+	unsigned long long seek_histogram[SEXTON_LATENCY_BUCKETS];
+	/* Positioning calls with the scans behind them. */
+	unsigned long long list_ns;
+	unsigned long long list_histogram[SEXTON_LATENCY_BUCKETS];
+	/* Reads from files for them. */
+	unsigned long long block_read_ns;
+	unsigned long long block_read_histogram[SEXTON_LATENCY_BUCKETS];
+	/* Tombstones that they stepped over, and what takes as long. */
+	unsigned long long tombstones;
+	unsigned long long tombstone_histogram[SEXTON_LATENCY_BUCKETS];
+};
+
 /* How often one site's probe fired. An entry is skipped where its target is not armed or has no credit left, a
  * return where nobody waits for it: either costs little. */
 struct sexton_site_hits {
@@ -421,6 +462,8 @@ SEXTON_ASSERT_SIZE(struct sexton_fetches, 24);
 SEXTON_ASSERT_SIZE(struct sexton_learnt, 8);
 SEXTON_ASSERT_SIZE(struct sexton_file_id, 16);
 SEXTON_ASSERT_SIZE(struct sexton_file, 408);
+SEXTON_ASSERT_SIZE(struct sexton_family_id, 16);
+SEXTON_ASSERT_SIZE(struct sexton_family, 1328);
 SEXTON_ASSERT_SIZE(struct sexton_totals, 1176);
 SEXTON_ASSERT_SIZE(struct sexton_thread_reading, 112);
 SEXTON_ASSERT_SIZE(struct sexton_process_event, 16);

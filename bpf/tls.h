@@ -18,11 +18,6 @@
 #ifndef SEXTON_TLS_H
 #define SEXTON_TLS_H
 
-#define TLS_DTV_OFFSET 8
-#define TLS_DTV_SLOT_BYTES 16
-#define TLS_DTV_UNALLOCATED (~0ULL)
-#define TLS_MUSL_DTV_SLOT_BYTES 8
-
 enum tls_result {
 	/* *block holds the address. */
 	TLS_FOUND,
@@ -35,8 +30,8 @@ enum tls_result {
 static __always_inline enum tls_result
 tls_block(__u64 thread_pointer, const struct sexton_recipe *recipe, __u64 *block)
 {
-	__u64 slot_bytes = recipe->has_musl_vector ? TLS_MUSL_DTV_SLOT_BYTES : TLS_DTV_SLOT_BYTES;
-	__u64 length_before = recipe->has_musl_vector ? 0 : TLS_DTV_SLOT_BYTES;
+	__u64 slot_bytes = recipe->has_musl_vector ? SEXTON_DTV_MUSL_SLOT_BYTES : SEXTON_DTV_SLOT_BYTES;
+	__u64 length_before = recipe->has_musl_vector ? 0 : SEXTON_DTV_SLOT_BYTES;
 	__u64 dtv = 0, length = 0;
 
 	if (!thread_pointer)
@@ -45,7 +40,7 @@ tls_block(__u64 thread_pointer, const struct sexton_recipe *recipe, __u64 *block
 		*block = thread_pointer + recipe->static_offset;
 		return TLS_FOUND;
 	}
-	if (bpf_probe_read_user(&dtv, sizeof(dtv), (const void *)(thread_pointer + TLS_DTV_OFFSET)))
+	if (bpf_probe_read_user(&dtv, sizeof(dtv), (const void *)(thread_pointer + SEXTON_DTV_OFFSET)))
 		return TLS_UNREADABLE;
 	if (bpf_probe_read_user(&length, sizeof(length), (const void *)(dtv - length_before)))
 		return TLS_UNREADABLE;
@@ -54,7 +49,7 @@ tls_block(__u64 thread_pointer, const struct sexton_recipe *recipe, __u64 *block
 		return TLS_UNTOUCHED;
 	if (bpf_probe_read_user(block, sizeof(*block), (const void *)(dtv + slot_bytes * recipe->module_id)))
 		return TLS_UNREADABLE;
-	if (!*block || *block == TLS_DTV_UNALLOCATED)
+	if (!*block || *block == SEXTON_DTV_UNALLOCATED)
 		return TLS_UNTOUCHED;
 	return TLS_FOUND;
 }

@@ -4,13 +4,17 @@
 #
 #   tests/setup.sh build    what `make build` and `make demo` need
 #   tests/setup.sh test     that, and what `make test` needs on top
-#   tests/setup.sh peers    that, and what benchmarks compare with
+#   tests/setup.sh web      that, and what `make test-web` needs
+#   tests/setup.sh deb      what `make build` needs, and what `make deb` needs on top
 set -euo pipefail
 
-stage=${1:?usage: tests/setup.sh build|test|peers}
+stage=${1:?usage: tests/setup.sh build|test|web|deb}
 tools=${SEXTON_TOOLS:-$HOME/.cache/sexton-tools}
 rocksdbjni=(7.7.3 10.10.1.1 11.8.1)
 cargo_deny=0.20.2
+cargo_nextest=0.9.151
+cargo_deb=3.8.0
+cargo_sbom=0.10.0
 sudo=
 [ "$(id -u)" = 0 ] || sudo=sudo
 cd "$(dirname "$0")/.."
@@ -41,7 +45,11 @@ want clang-19 "compiles the BPF programs" clang-19
 want libclang1-19 "reads C headers for Rust (bindgen)"
 want libelf-dev "libbpf reads ELF files with it"
 want zlib1g-dev "libelf needs it"
-if [ "$stage" != build ]; then
+if [ "$stage" = deb ]; then
+    want dpkg-dev "finds out which packages the programs depend on" dpkg-shlibdeps
+    want musl-tools "links the hook for musl" musl-gcc
+    want jq "takes from the list of parts what differs from one making to the next" jq
+elif [ "$stage" != build ]; then
     want bpftool "the tests ask the kernel for BPF objects with it" bpftool
     want rocksdb-tools "db_bench, RocksDB's own benchmark, is observed in the tests" db_bench
     want librocksdb-dev "a C program with RocksDB linked in, and stripped, is observed in the tests"
@@ -56,6 +64,11 @@ if [ "$stage" != build ]; then
     want e2fsprogs "makes the file systems on loop devices in the tests" mkfs.ext4
     want mount "mounts them" losetup
     want python3 "loads damaged libraries, and two RocksDBs at a time, in the tests" python3
+fi
+if [ "$stage" = web ]; then
+    want nodejs "builds the dashboard, and drives the browser" node
+    want npm "fetches Vite, TypeScript and Playwright" npm
+    want chromium "shows the dashboard in its test" chromium
 fi
 if [ ${#missing[@]} -gt 0 ]; then
     command -v apt-get >/dev/null ||
@@ -76,6 +89,26 @@ if has_program rustup && ! rustup toolchain list | grep -q "^$(sed -n 's/^channe
 fi
 cargo --version >/dev/null || fail "cargo does not run" "install Rust from https://rustup.rs"
 [ "$stage" != build ] || exit 0
+
+# cargo_program NAME VERSION WHY [ARGUMENTS...]: builds a program of cargo's into ~/.cargo.
+cargo_program() {
+    if has_program "$1"; then return; fi
+    say "building $1 into ~/.cargo (some minutes): $3"
+    # As quickly as it can be had: optimised for good, the tools take a quarter of an hour on two cores.
+    env -u CARGO_TARGET_DIR CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off \
+        CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=false \
+        cargo install --quiet --locked "${@:4}" "$1@$2"
+}
+
+if [ ! -d "$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-linux-musl" ]; then
+    say "installing Rust's library for musl: the hook is built for that too"
+    rustup target add x86_64-unknown-linux-musl
+fi
+if [ "$stage" = deb ]; then
+    cargo_program cargo-deb "$cargo_deb" "it makes the package"
+    cargo_program cargo-sbom "$cargo_sbom" "it lists the crates that are in the programs"
+    exit 0
+fi
 
 mkdir -p "$tools"
 for version in "${rocksdbjni[@]}"; do
@@ -109,10 +142,17 @@ if [ ! -e "$tools/musl/libstdc++.so.6" ]; then
     rm -rf "$scratch"
 fi
 
-# Debian has neither. They are of no use to the agent, and nothing but tests/tests/openapi.rs runs them.
+if [ ! -e "$tools/duckdb/duckdb" ]; then
+    say "unpacking DuckDB out of a Python wheel into $tools: a test reads the agent's history with it"
+    wheel duckdb==2.0.0 manylinux_2_28_x86_64 \
+        5a3601121c7cc50d0b70412995634682fafcb58a0156d5d663dfd0b3bbe30a33 "$tools/duckdb"
+fi
+
+# Debian has none of them. They are of no use to the agent, and nothing but tests/tests/openapi.rs and tests/tests/deploy.rs
+# runs them.
 requirements=tests/python/requirements.txt
 if ! cmp -s "$requirements" "$tools/python/requirements.txt"; then
-    say "fetching schemathesis and an OpenAPI validator into $tools: they hold the HTTP API against its document"
+    say "fetching schemathesis and validators of OpenAPI and Kubernetes into $tools: they check the HTTP API and the manifests"
     rm -rf "$tools/python"
     pip3 install -q --no-deps --only-binary=:all: --no-compile --no-warn-script-location --disable-pip-version-check \
         --root-user-action=ignore --target "$tools/python" -r "$requirements"
@@ -144,14 +184,6 @@ if { ! has_program promtool || ! has_program prometheus; } && [ ! -x "$tools/pro
     unpack prometheus "$tools/prometheus"
 fi
 
-if ! has_program cargo-deny; then
-    say "building cargo-deny into ~/.cargo (some minutes): it checks licences and sources of all crates"
-    env -u CARGO_TARGET_DIR cargo install --quiet --locked "cargo-deny@$cargo_deny"
-fi
-[ "$stage" = peers ] || exit 0
-
-if [ ! -e "$tools/duckdb/duckdb" ]; then
-    say "unpacking DuckDB out of a Python wheel into $tools: make bench-plan compares with it"
-    wheel duckdb==2.0.0 manylinux_2_28_x86_64 \
-        5a3601121c7cc50d0b70412995634682fafcb58a0156d5d663dfd0b3bbe30a33 "$tools/duckdb"
-fi
+cargo_program cargo-deny "$cargo_deny" "it checks licences and sources of all crates"
+cargo_program cargo-nextest "$cargo_nextest" "it runs the end-to-end tests, several at a time" \
+    --no-default-features --features default-no-update

@@ -2,6 +2,7 @@
 
 use crate::discovery::Looked;
 use crate::session::{Answer, Probed};
+use crate::signals::Sensed;
 use sexton_execute::{ExecuteError, JobOutcome};
 use sexton_inspect::facts::TargetId;
 use std::io::{Read, Write};
@@ -28,6 +29,13 @@ pub enum Event {
         generation: u64,
         /// What.
         answer: Answer,
+    },
+    /// A target's signals were read.
+    Sensed {
+        /// Whose.
+        target: TargetId,
+        /// What.
+        sensed: Sensed,
     },
     /// Commands of the policy have ended.
     Commanded {

@@ -1,9 +1,8 @@
 //! The `sexton` binary: reads the command line and calls the library.
 
-use clap::Parser;
 use sexton::command::{
-    Arguments, Command, completions, doctor, events, observe, plan, policy, run, schedule, simulate, targets,
-    top,
+    Command, advise, completions, doctor, events, history, man, observe, plan, policy, run, schedule,
+    simulate, targets, throttle, top,
 };
 use signal_hook::consts::SIGPIPE;
 use std::process::ExitCode;
@@ -11,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = sexton::command::parse();
     // What deals with foreign files must not start a thread or open a file before it is confined.
     match &arguments.command {
         Command::ReadSst(arguments) => return sexton_sst::child::main(arguments),
@@ -29,12 +28,16 @@ fn main() -> ExitCode {
         Command::Observe(arguments) => observe::run(arguments),
         Command::Top(arguments) => top::run(arguments),
         Command::Events(arguments) => events::run(arguments),
+        Command::History(arguments) => history::run(arguments),
+        Command::Throttle(arguments) => throttle::run(arguments),
+        Command::Advise(arguments) => advise::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Targets(arguments) => targets::run(arguments),
         Command::Schedule(arguments) => schedule::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Policy(arguments) => policy::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
+        Command::Man(arguments) => man::run(arguments),
         Command::KeepPerfLevel(arguments) => return sexton_execute::perf_level::child::main(*arguments),
         Command::ReadSst(_) | Command::AskLibrary(_) => return ExitCode::FAILURE,
     };

@@ -1,15 +1,19 @@
-//! The published picture of the agent: all that the HTTP API, `sexton plan` and the metrics may read.
+//! The published snapshot of the agent: all that the HTTP API, `sexton plan` and the metrics may read.
 //!
 //! The engine writes a new [`Snapshot`] after every step and publishes it whole; readers never reach
 //! into the engine. Keys are in here redacted unless the policy says otherwise, so nothing behind this
 //! line has to remember to do it.
 
+use crate::history::Shown;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sexton_journal::{ActionCounts, Event};
+use sexton_tuner::advice::Advice;
 use sexton_tuner::evidence::Counters;
 use sexton_tuner::unplaced::Unplaced;
+use sexton_tuner::waits::Waits;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 pub use sexton_journal::{ACTIONS_PUBLISHED_MAX, EVENTS_PUBLISHED_MAX};
@@ -26,16 +30,42 @@ pub struct Snapshot {
     pub plan: PlanView,
     /// What was done, newest first, at most [`ACTIONS_PUBLISHED_MAX`] and what has no end yet.
     pub actions: Vec<ActionView>,
+    /// What there is to say of the column families that were looked at.
+    #[serde(default)]
+    pub advice: Vec<Advice>,
     /// What is changed in targets, and has to be restored.
     #[serde(default)]
     pub settings: Vec<SettingView>,
+    /// Throttles of all targets that the policy has any for.
+    #[serde(default)]
+    pub throttles: Vec<ThrottleView>,
+    /// What these targets are under pressure by.
+    #[serde(default)]
+    pub pressures: Vec<PressureView>,
     /// Counts of actions since the agent's start, by target.
     pub action_counts: BTreeMap<String, ActionCounts>,
     /// What was emitted, oldest first, at most [`EVENTS_PUBLISHED_MAX`].
     pub events: Vec<Event>,
+    /// What operations of all targets waited for in windows.
+    #[serde(skip)]
+    pub waits: Vec<FamilyWaits>,
+    /// Whether keys stand in it whole.
+    #[serde(default)]
+    pub shows_keys: bool,
+    /// Pain and actions of the last weeks.
+    #[serde(skip)]
+    pub history: Shown,
     /// When the next cycle has to have ended; `None` before the first one has.
     #[serde(skip)]
     pub cycle_due: Option<Instant>,
+}
+
+/// What the operations of one column family have waited for since its target is watched.
+#[derive(Clone, Debug, Default)]
+pub struct FamilyWaits {
+    pub target: String,
+    pub column_family: String,
+    pub waits: Waits,
 }
 
 /// Ranges published per target: more than an operator would read, few enough for a page.
@@ -47,6 +77,9 @@ pub struct AgentView {
     pub cycles: u64,
     /// Policy file, or `None` when none was given.
     pub policy: Option<String>,
+    /// What is in force of it, defaults filled in, arguments of commands left out.
+    #[serde(skip)]
+    pub policy_content: Arc<serde_json::Value>,
     /// Why the last good policy is in force and not what is in the file.
     pub policy_trouble: Option<String>,
     /// The periods of the policy's schedule.
@@ -469,12 +502,74 @@ pub struct SettingView {
     pub reason: Option<String>,
 }
 
+/// A throttle of the policy on one target.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ThrottleView {
+    pub target: String,
+    /// The policy's name of it.
+    pub name: String,
+    /// The value that it should have now; `None` where that is not known yet.
+    pub wanted: Option<String>,
+    /// The value that was read last or, where none can be read, set last.
+    pub observed: Option<String>,
+    /// How long ago it was read, seconds; `None` where it was not.
+    pub observed_age_seconds: Option<u64>,
+    /// The value before the agent changed it, which it gets back; `None` where it is not changed, or nothing
+    /// can tell.
+    pub restore: Option<String>,
+    /// `in_force`, `to_be_set`, `to_be_read`, `failing`, `restoring`, `yields` (somebody else has set it) or
+    /// `not_acted_on` (the mode is not act).
+    pub state: String,
+    /// The number that it has under full pressure now, and without any; `None` where it does not follow
+    /// pressure.
+    pub slowest: Option<f64>,
+    pub fastest: Option<f64>,
+    /// What the policy's numbers are multiplied by now.
+    pub ratio: Option<f64>,
+    /// Pressure of the target, from 0 to 1, where it follows it.
+    pub pressure: Option<f64>,
+    /// Why it should have this value.
+    pub reason: Option<String>,
+    /// Why it could not be set, where that has failed.
+    pub failure: Option<String>,
+}
+
+/// What a target is under pressure by.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PressureView {
+    pub target: String,
+    /// From 0, none, to 1, full; `None` before its signals were read.
+    pub pressure: Option<f64>,
+    /// In the policy's order.
+    pub signals: Vec<SignalView>,
+}
+
+/// One signal of a target's pressure.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SignalView {
+    /// The policy's name of it.
+    pub name: String,
+    /// `node_io_pressure`, `device_latency`, `metric`, ...
+    pub kind: String,
+    /// As it was measured: a share of 1, seconds, or the metric's number; `None` where it cannot be read.
+    pub value: Option<f64>,
+    /// Its pressure, from 0 to 1.
+    pub pressure: Option<f64>,
+    /// Why it cannot be read.
+    pub trouble: Option<String>,
+}
+
 /// What the outside may ask of the engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "command")]
 pub enum Command {
-    /// Cancel the running action, if any, and plan anew.
+    /// Cancel the running actions, if any, and plan anew.
     CancelAction,
+    /// Cancel this action and no other.
+    CancelOneAction {
+        /// As in `/api/v1/actions`.
+        id: u64,
+    },
     /// Run the next cycle now instead of waiting for the interval.
     RunCycleNow,
     /// Read the policy's file again.

@@ -10,7 +10,6 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Opening the agent's probes takes some 10 ms each and loading its programs less than a second; a busy
@@ -21,33 +20,39 @@ pub const STOP_LIMIT: Duration = Duration::from_secs(20);
 /// How often the API is asked while waiting for something.
 const API_POLL: Duration = Duration::from_millis(200);
 
-/// Taken by whoever loads BPF programs, so that test programs that run at the same time wait for each other.
+/// Of the file that tests and benchmarks lock.
 const LOCK_NAME: &str = "sexton-tests.lock";
 
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-/// The right to load BPF programs and to measure time, alone on this machine.
+/// The right to load BPF programs on this machine, beside others or alone.
 #[derive(Debug)]
-pub struct Alone {
-    // Given back first, then the mutex: fields are dropped in this order.
-    _machine: File,
-    _process: MutexGuard<'static, ()>,
+pub struct Turn {
+    _lock: File,
 }
 
-/// Held by a test that loads BPF programs or measures time, so that no other test disturbs it. Fails with a
-/// clear message when the tests do not run as root.
-pub fn exclusively() -> Result<Alone> {
+/// Held by a test: others run at the same time, each on its own targets, files, sockets and ports. Fails with
+/// a clear message when the tests do not run as root.
+pub fn beside_others() -> Result<Turn> {
+    let lock = lock_file()?;
+    lock.lock_shared().context("waiting for a benchmark on this machine")?;
+    Ok(Turn { _lock: lock })
+}
+
+/// Held by a benchmark, which measures time: no test and no other benchmark disturbs it.
+pub fn exclusively() -> Result<Turn> {
+    let lock = lock_file()?;
+    lock.lock().context("waiting for tests on this machine")?;
+    Ok(Turn { _lock: lock })
+}
+
+fn lock_file() -> Result<File> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "the end-to-end tests load BPF programs and look into other processes: run `make test` as root"
     );
-    let process = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     // /run is root's own; where it cannot be written (a kernel under test) nobody else tests either.
-    let machine = File::create(Path::new("/run").join(LOCK_NAME))
+    File::create(Path::new("/run").join(LOCK_NAME))
         .or_else(|_| File::create(std::env::temp_dir().join(LOCK_NAME)))
-        .context("creating the tests' lock")?;
-    machine.lock().context("waiting for other tests on this machine")?;
-    Ok(Alone { _machine: machine, _process: process })
+        .context("creating the tests' lock")
 }
 
 /// `sexton` with no arguments yet.

@@ -4,6 +4,7 @@ use crate::artifact;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,13 @@ pub struct BpfObjects {
 }
 
 impl BpfObjects {
-    /// What there is now, of all agents on this machine.
+    /// What there is now of agents that this process has started, and of agents that are gone: what a process
+    /// that somebody else has started holds open is left out.
     pub fn now() -> Result<BpfObjects> {
+        Ok(BpfObjects::of_all_agents()?.since(&BpfObjects::held_by_others()?))
+    }
+
+    fn of_all_agents() -> Result<BpfObjects> {
         let mut objects = BpfObjects::default();
         for program in list("prog")? {
             let named = program.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -40,6 +46,40 @@ impl BpfObjects {
             }
         }
         Ok(objects)
+    }
+
+    /// What descriptors of processes say that are not this one's descendants.
+    fn held_by_others() -> Result<BpfObjects> {
+        let mut objects = BpfObjects::default();
+        for process in std::fs::read_dir("/proc")?.flatten() {
+            let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+                continue;
+            };
+            if !is_descendant(pid) {
+                objects.add_held_by(&process.path());
+            }
+        }
+        Ok(objects)
+    }
+
+    /// A process, or a descriptor of it, that has gone meanwhile holds nothing.
+    fn add_held_by(&mut self, process: &Path) {
+        for descriptor in std::fs::read_dir(process.join("fdinfo")).into_iter().flatten().flatten() {
+            let target = std::fs::read_link(process.join("fd").join(descriptor.file_name()));
+            if !target.is_ok_and(|target| target.to_string_lossy().contains("bpf")) {
+                continue;
+            }
+            let text = std::fs::read_to_string(descriptor.path()).unwrap_or_default();
+            for (name, id) in text.lines().filter_map(|line| line.split_once(':')) {
+                let Ok(id) = id.trim().parse() else { continue };
+                match name {
+                    "prog_id" => self.programs.insert(id),
+                    "link_id" => self.links.insert(id),
+                    "map_id" => self.maps.insert(id),
+                    _ => false,
+                };
+            }
+        }
     }
 
     /// What is in `self` and was not in `before`.
@@ -70,6 +110,19 @@ impl BpfObjects {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+}
+
+fn is_descendant(mut pid: u32) -> bool {
+    let own = std::process::id();
+    while pid > 1 && pid != own {
+        pid = parent(pid).unwrap_or_default();
+    }
+    pid == own
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
 fn ids(kind: &str) -> Result<BTreeSet<u64>> {

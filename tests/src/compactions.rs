@@ -4,11 +4,5 @@ use sexton_hook_protocol::{BottommostLevelCompaction, ColumnFamilyPointers, Comp
 
 /// All keys of a column family.
 pub fn everything(family: &ColumnFamilyPointers, bottommost: BottommostLevelCompaction) -> CompactRange {
-    CompactRange {
-        column_family: family.clone(),
-        begin: KeyBytes::default(),
-        end: None,
-        bottommost,
-        max_subcompactions: None,
-    }
+    CompactRange { column_family: family.clone(), begin: KeyBytes::default(), end: None, bottommost }
 }

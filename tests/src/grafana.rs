@@ -81,6 +81,21 @@ const READERS: &[Panel] = &[
         &[(r#"sexton_seek_pain_ratio{instance=~"$instance", target=~"$target"}"#, "{{instance}} {{target}}")],
     ),
     lines(
+        "How long lists take",
+        "From the positioning of an iterator to its end, by operations that windows have seen.",
+        "s",
+        &[
+            (
+                r#"histogram_quantile(0.99, sum by (instance, target, column_family, le) (rate(sexton_list_latency_seconds_bucket{instance=~"$instance", target=~"$target"}[$__rate_interval])))"#,
+                "{{target}} {{column_family}} p99",
+            ),
+            (
+                r#"histogram_quantile(0.5, sum by (instance, target, column_family, le) (rate(sexton_list_latency_seconds_bucket{instance=~"$instance", target=~"$target"}[$__rate_interval])))"#,
+                "{{target}} {{column_family}} p50",
+            ),
+        ],
+    ),
+    lines(
         "Seek pain of the worst ranges",
         "By rank; rank 1 is relieved first. /api/v1/ranges on the node has their keys.",
         "percentunit",

@@ -5,7 +5,7 @@ use crate::truth::{self, Truth};
 use crate::{artifact, python_readers};
 use anyhow::{Context, Result, ensure};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use std::time::Duration;
 const JAVA_VERSION: &str = "7.7.3";
 /// Each step takes a second at most here.
 const LIMIT: Duration = Duration::from_secs(60);
+/// The hook and its few crates take 20 s of a processor.
+const BUILD_LIMIT: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
 pub struct MuslHost {
@@ -35,6 +37,16 @@ impl MuslHost {
     /// Compiles and starts the program in the empty `directory`, with this perf level, 0 for RocksDB's own
     /// default, and waits until it has filled its database.
     pub fn start(directory: &Path, perf_level: u8) -> Result<MuslHost> {
+        MuslHost::preloading(directory, perf_level, None)
+    }
+
+    /// The same with the hook for musl in it. RocksDB is preloaded as well: the hook looks for it when it
+    /// starts.
+    pub fn start_with_hook(directory: &Path) -> Result<MuslHost> {
+        MuslHost::preloading(directory, 0, Some(&hook()?))
+    }
+
+    fn preloading(directory: &Path, perf_level: u8, hook: Option<&Path>) -> Result<MuslHost> {
         let program = directory.join("musl_host");
         let mut compile = Command::new(artifact::installed("musl-gcc", "musl-tools")?);
         compile.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
@@ -44,6 +56,9 @@ impl MuslHost {
             python_readers::java_library_named("librocksdbjni-linux64-musl.so", JAVA_VERSION, directory)?;
         let libraries = artifact::tool("musl/libstdc++.so.6")?;
         let mut command = Command::new(program);
+        if let Some(hook) = hook {
+            command.env("LD_PRELOAD", format!("{} {}", library.display(), hook.display()));
+        }
         command.arg(library).arg(directory.join("db")).arg(perf_level.to_string());
         command.env("LD_LIBRARY_PATH", libraries.parent().context("it lies in no directory")?);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -74,4 +89,21 @@ impl MuslHost {
         ensure!(status.success(), "the program ended with {status}");
         Ok(())
     }
+}
+
+/// Builds the hook for musl, as the package does, beside what is built for glibc.
+fn hook() -> Result<PathBuf> {
+    const TARGET: &str = "x86_64-unknown-linux-musl";
+    let built = artifact::built("sexton")?;
+    let directory = built.parent().and_then(Path::parent).context("it lies in no target directory")?;
+    let mut build = Command::new("cargo");
+    build.args(["build", "--quiet", "--release", "--locked", "--package", "sexton-hook", "--target", TARGET]);
+    build.arg("--target-dir").arg(directory).current_dir(artifact::repository());
+    build.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER", "musl-gcc");
+    build.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS", "-C target-feature=-crt-static");
+    ensure!(
+        Process::start(build)?.wait(BUILD_LIMIT)?.success(),
+        "the hook for musl is not built: run `make setup` (rustup target add {TARGET})"
+    );
+    Ok(directory.join(TARGET).join("release/libsexton_hook.so"))
 }

@@ -12,7 +12,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// An hour of the rules is so many seconds here: whoever waits ten minutes waits two seconds.
-const RULES_HOUR_SECONDS: u64 = 12;
+pub const RULES_HOUR: Duration = Duration::from_secs(12);
+/// The same for rules that compare with the day before.
+pub const RULES_HOUR_SHORT: Duration = Duration::from_millis(1_200);
 /// How often it scrapes and evaluates.
 const INTERVAL: &str = "500ms";
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -33,10 +35,10 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts it in `directory`, scraping `target`, with `rules` at the tests' pace.
-    pub fn start(directory: &Path, target: SocketAddr, rules: &str) -> Result<Prometheus> {
+    /// Starts it in `directory`, scraping `target`, with `rules` at a pace at which their hours are `hour`.
+    pub fn start(directory: &Path, target: SocketAddr, rules: &str, hour: Duration) -> Result<Prometheus> {
         std::fs::create_dir_all(directory)?;
-        std::fs::write(directory.join("rules.yml"), hastened(rules)?)?;
+        std::fs::write(directory.join("rules.yml"), hastened(rules, hour)?)?;
         let configuration = format!(
             "global: {{ scrape_interval: {INTERVAL}, scrape_timeout: {INTERVAL}, evaluation_interval: {INTERVAL} }}\n\
              rule_files: [rules.yml]\n\
@@ -112,7 +114,7 @@ impl Prometheus {
 
 /// The rules with each span of time (`for: 10m`, `[1h]`, `offset 1d`) as much shorter. Numbers that are
 /// compared with are left as they are.
-fn hastened(rules: &str) -> Result<String> {
+fn hastened(rules: &str, hour: Duration) -> Result<String> {
     let mut text = String::new();
     let mut rest = rules;
     while let Some((at, mark)) =
@@ -132,7 +134,7 @@ fn hastened(rules: &str) -> Result<String> {
         rest = after;
         if digits > 0 && seconds > 0 {
             let span: u64 = number.parse().context("a span of the rules")?;
-            text.push_str(&format!("{}ms", span * seconds * RULES_HOUR_SECONDS * 1_000 / 3_600));
+            text.push_str(&format!("{}ms", u128::from(span * seconds) * hour.as_millis() / 3_600));
             rest = unit_and_rest.get(1..).unwrap_or_default();
         }
     }
@@ -156,7 +158,7 @@ mod tests {
     fn time_is_hastened_and_nothing_else() -> Result<()> {
         let rules = "expr: rate(a[15m]) > 300 and b:avg1h offset 1d\nfor: 10m\n";
         assert_eq!(
-            hastened(rules)?,
+            hastened(rules, RULES_HOUR)?,
             "expr: rate(a[3000ms]) > 300 and b:avg1h offset 288000ms\nfor: 2000ms\n"
         );
         assert_eq!(percent_encoded("a{b=\"1\"}"), "a%7Bb%3D%221%22%7D");

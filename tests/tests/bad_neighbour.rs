@@ -286,7 +286,7 @@ fn guards_were_asked(log: &str) -> Result<()> {
 
 #[test]
 fn targets_that_do_not_answer_are_said_to_be_and_hurt_nobody() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let mut scene = Scene::start()?;
     scene.settle()?;
     let (windows_before, log_before) = (scene.windows_of_the_others()?, scene.agent.log().len());

@@ -32,7 +32,7 @@ const POLICY: &str = "mode: observe\nloop: { interval: 1s, window: 1s, survey: 1
 
 #[test]
 fn windows_cost_no_more_than_the_budget() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut load = start_load(directory.path())?;
     let started = Instant::now();
@@ -56,7 +56,7 @@ fn windows_cost_no_more_than_the_budget() -> Result<()> {
 /// goes into probes say it within a few of them.
 #[test]
 fn prices_are_corrected_by_the_target_s_own_counters() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut load = start_load(directory.path())?;
     // More budget than by default, so that windows come quickly.
@@ -108,7 +108,7 @@ fn prices_are_corrected_by_the_target_s_own_counters() -> Result<()> {
 
 #[test]
 fn with_a_budget_of_nothing_no_probe_is_armed() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut load = start_load(directory.path())?;
     let policy = format!("{POLICY}probes: {{ budget: 0% }}\n{}", target(&load));
@@ -129,7 +129,7 @@ fn with_a_budget_of_nothing_no_probe_is_armed() -> Result<()> {
 /// checked there.
 #[test]
 fn every_kind_of_hit_has_a_price_under_every_mechanism() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let features = KernelFeatures::probe();
     let mechanisms = Mechanism::ALL.into_iter().filter_map(|mechanism| mechanism.check(&features).ok());
     for mechanism in mechanisms {

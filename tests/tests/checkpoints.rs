@@ -125,7 +125,7 @@ fn wait_for_refusal(agent: &mut Agent, database: &Path, rule: &str) -> Result<Va
 
 #[test]
 fn a_checkpoint_is_compacted_only_where_the_policy_names_it() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let databases = Databases::start(directory.path(), "read_write")?;
     let (live_before, checkpoint_before) = (sst_files(&databases.live)?, sst_files(&databases.checkpoint)?);
@@ -162,7 +162,7 @@ fn a_checkpoint_is_compacted_only_where_the_policy_names_it() -> Result<()> {
 /// process wait for, so the plan names it once it is open alone.
 #[test]
 fn a_database_that_is_open_for_reading_is_left_alone_even_where_it_is_named() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut databases = Databases::start(directory.path(), "read_only")?;
     let before = sst_files(&databases.checkpoint)?;

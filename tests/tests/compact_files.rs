@@ -123,7 +123,7 @@ fn files_that_rocksdb_compacts_itself_are_left_for_later() -> Result<()> {
 /// The whole way: what readers lose is seen by probes, and an agent acts on it.
 #[test]
 fn an_agent_heals_readers_by_compacting_files() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let host = Host::start_with(directory.path(), &["--walks-per-second", "100"])?;
     let before = host.compactions()?;

@@ -28,7 +28,7 @@ const RUN_LIMIT: Duration = Duration::from_secs(300);
 
 #[test]
 fn totals_are_exact_on_any_kernel() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let database = directory.path().join("db");
     db_bench::fill(&database)?;
@@ -45,7 +45,7 @@ fn totals_are_exact_on_any_kernel() -> Result<()> {
 /// The same under one mechanism, where the kernel is new enough for it; where it is not, the agent says so
 /// and does nothing. What the kernel has is known here from its version, not from what the agent found out.
 fn exact_or_refused(mechanism: Mechanism, since: [u32; 3]) -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let database = directory.path().join("db");
     db_bench::fill(&database)?;

@@ -48,7 +48,7 @@ fn check_reasons(findings: &[Value]) -> Result<()> {
 
 #[test]
 fn a_rocksdb_inside_an_executable() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let database = directory.path().join("db");
     let mut workload = Workload::start(Start {
@@ -111,7 +111,7 @@ fn check_database(target: &Value, path: &Path) -> Result<()> {
 
 #[test]
 fn all_processes_of_the_node() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let database = directory.path().join("db");
     db_bench::fill(&database)?;
@@ -133,7 +133,7 @@ fn all_processes_of_the_node() -> Result<()> {
 
 #[test]
 fn a_process_without_rocksdb() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let mut command = Command::new("sleep");
     command.arg("60");
     let sleeper = Process::start(command)?;
@@ -152,7 +152,7 @@ fn a_process_without_rocksdb() -> Result<()> {
 /// Nobody may do next to nothing, and is told what is missing.
 #[test]
 fn a_user_without_rights() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     // Where the build lies nobody may be allowed to look.
     let program = directory.path().join("sexton");

@@ -57,7 +57,7 @@ fn sleeper() -> Result<Process> {
 
 #[test]
 fn a_process_without_rocksdb_on_any_kernel() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let sleeper = sleeper()?;
     let pid = sleeper.pid().to_string();
     fails(&["observe", "--pid", &pid, "--seconds", "1", "--json"], FAILED, &[&pid, "RocksDB"])?;
@@ -66,7 +66,7 @@ fn a_process_without_rocksdb_on_any_kernel() -> Result<()> {
 
 #[test]
 fn a_process_that_is_gone_on_any_kernel() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let mut process = Process::start(Command::new("true"))?;
     let pid = process.pid().to_string();
     process.wait(LIMIT)?;
@@ -79,7 +79,7 @@ fn a_process_that_is_gone_on_any_kernel() -> Result<()> {
 /// that makes sense.
 #[test]
 fn a_damaged_library_on_any_kernel() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     for (name, bytes) in damaged()? {
         let library = directory.path().join("librocksdb.so.7");
@@ -124,7 +124,7 @@ fn mapper(library: &Path) -> Result<Process> {
 
 #[test]
 fn a_truncated_policy() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let policy = directory.path().join("truncated.yaml");
     std::fs::write(&policy, "mode: act\ntargets:\n  - name: demo\n    match: { pid: 1")?;
@@ -133,7 +133,7 @@ fn a_truncated_policy() -> Result<()> {
 
 #[test]
 fn a_policy_with_an_unknown_field() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let policy = directory.path().join("unknown.yaml");
     std::fs::write(&policy, "mode: advise\ncooldwon: 2s\n")?;
@@ -142,7 +142,7 @@ fn a_policy_with_an_unknown_field() -> Result<()> {
 
 #[test]
 fn a_policy_that_is_not_there() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     policy_fails(&directory.path().join("missing.yaml"), FAILED, &["missing.yaml"])
 }
@@ -157,7 +157,7 @@ fn policy_fails(policy: &Path, code: i32, words: &[&str]) -> Result<()> {
 
 #[test]
 fn a_port_that_is_taken_is_no_reason_not_to_watch_on_any_kernel() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let mut command = Command::new(artifact::built("sexton")?);
@@ -178,7 +178,7 @@ fn a_port_that_is_taken_is_no_reason_not_to_watch_on_any_kernel() -> Result<()> 
 /// Method: a program stands in for the service manager: it listens, and becomes the agent.
 #[test]
 fn a_socket_that_is_handed_over_is_served_on_any_kernel() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let program = "import os, socket, sys\n\
                    listener = socket.create_server(('127.0.0.1', 0))\n\
                    print(listener.getsockname()[1], flush=True)\n\

@@ -18,7 +18,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
 fn several_databases_in_one_process() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     for run in 1..=3 {
         let directory = tempfile::tempdir()?;
         let mut program = Readers::start(directory.path(), 3, &[artifact::debian_rocksdb()?])?;
@@ -36,7 +36,7 @@ fn several_databases_in_one_process() -> Result<()> {
 /// Each copy is a target of its own, with probes, counters and threads' accounts of its own.
 #[test]
 fn two_copies_of_rocksdb_in_one_process() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let unpacked = tempfile::tempdir()?;
     let libraries =
         [artifact::debian_rocksdb()?, python_readers::java_library(JAVA_VERSION, unpacked.path())?];

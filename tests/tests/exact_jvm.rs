@@ -30,7 +30,7 @@ fn rocksdbjni_11_8_1() -> Result<()> {
 }
 
 fn three_runs(version: &str, has_perf_context: bool) -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let readers = Readers::compile(directory.path(), version, has_perf_context)?;
     for run in 1..=3 {

@@ -27,7 +27,7 @@ const ROUNDS: u64 = 12;
 
 #[test]
 fn myrocks_6_29_5() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let server = Server::start(directory.path())?;
     let mut first = server.connect()?;
@@ -60,7 +60,7 @@ fn myrocks_6_29_5() -> Result<()> {
 /// MyRocks counts nothing unless it is told to. Zeros are no health then, and Sexton says so.
 #[test]
 fn a_level_that_counts_nothing_is_a_gap() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let server = Server::start(directory.path())?;
     let mut session = server.connect()?;

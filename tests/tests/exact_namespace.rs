@@ -19,7 +19,7 @@ const RUN_LIMIT: Duration = Duration::from_secs(300);
 
 #[test]
 fn db_bench_in_its_own_namespaces() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let database = directory.path().join("db");
     db_bench::fill(&database)?;

@@ -23,7 +23,7 @@ const LIBRARIES: [&str; 8] =
 
 #[test]
 fn stripped_program_with_rtti() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let program = build(directory.path())?;
     let mut host = StaticHost::start_program(&program, directory.path(), &[])?;

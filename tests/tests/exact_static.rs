@@ -38,7 +38,7 @@ fn stripped_static_program() -> Result<()> {
 }
 
 fn three_runs(program: &Path) -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut host = StaticHost::start_program(program, directory.path(), ARGUMENTS)?;
     for run in 1..=3 {

@@ -28,7 +28,7 @@ const HEALED_FACTOR: f64 = 2.0;
 
 #[test]
 fn what_lists_step_over_beside_tombstones() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let unpacked = tempfile::tempdir()?;
     for library in [artifact::debian_rocksdb()?, python_readers::java_library(JAVA_VERSION, unpacked.path())?]
     {
@@ -80,7 +80,7 @@ fn counted_exactly(library: &Path) -> Result<()> {
 /// Goal: nothing is written for versions that a snapshot keeps, and they are dropped when it was given back.
 #[test]
 fn older_versions_are_compacted_once_no_snapshot_keeps_them() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut command = Command::new(artifact::installed("python3", "python3")?);
     command.arg(artifact::repository().join("tests/python/overwritten.py"));

@@ -115,14 +115,16 @@ impl Held {
 
 #[test]
 fn fifty_restarts_under_load_are_followed_within_two_seconds_and_nothing_leaks() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let before = BpfObjects::now()?;
     let mut agent = Agent::start(directory.path(), &policy(directory.path()))?;
     let database = |number: usize| directory.path().join(format!("db{number}"));
 
     let mut running = workload(&database(0), 40_000)?;
-    let (_, first) = wait_state(&mut agent, running.process.pid(), &["watching"])?;
+    wait_state(&mut agent, running.process.pid(), &["watching"])?;
+    // Its database is open then, and the sentinel reads it.
+    let first = wait_counts(&mut agent, running.process.pid())?;
     ensure!(agent::list(&first, "gaps")?.is_empty(), "the target has gaps: {first}");
     let held = Held::now(&agent, &before)?;
     // Somebody else's RocksDB comes, and stays to the end: nothing of the agent hangs on it.
@@ -209,7 +211,7 @@ impl LateHost {
 
 #[test]
 fn a_library_that_is_loaded_late_is_found_and_its_database_too() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let database = directory.path().join("db");
     let mut agent = Agent::start(directory.path(), &policy(directory.path()))?;
@@ -228,7 +230,7 @@ fn a_library_that_is_loaded_late_is_found_and_its_database_too() -> Result<()> {
 
 #[test]
 fn a_process_that_becomes_another_program_is_another_target_or_none() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut agent = Agent::start(directory.path(), &policy(directory.path()))?;
 
@@ -278,7 +280,7 @@ fn a_process_that_becomes_another_program_is_another_target_or_none() -> Result<
 
 #[test]
 fn a_target_that_ends_in_a_window_leaves_its_sums_and_no_account() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let timing = "loop: { interval: 20s, window: 20s, survey: 20s }\n";
     let policy = format!("{}{timing}", policy(directory.path()));
@@ -312,7 +314,7 @@ fn a_target_that_ends_in_a_window_leaves_its_sums_and_no_account() -> Result<()>
 
 #[test]
 fn a_target_in_namespaces_of_its_own_is_followed_and_its_files_are_read() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut agent = Agent::start(directory.path(), &policy(directory.path()))?;
     // The database lies on a file system that is mounted in there only.

@@ -42,7 +42,7 @@ guards: {{ process_uptime_min: 0s }}
 
 #[test]
 fn a_jvm_that_cannot_load_the_hook_is_asked_less_and_less_often() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let program = Program::start(directory.path(), PROGRAM_SECONDS)?;
     let attempts = directory.path().join("attempts");
@@ -68,7 +68,7 @@ fn a_jvm_that_cannot_load_the_hook_is_asked_less_and_less_often() -> Result<()> 
 
 #[test]
 fn a_jvm_that_is_stopped_is_asked_when_it_goes_on_and_prints_no_thread_dump() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut program = Program::start(directory.path(), PROGRAM_SECONDS)?;
     let pid = i32::try_from(program.pid()).ok().and_then(Pid::from_raw).context("no process id")?;

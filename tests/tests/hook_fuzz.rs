@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use sexton_execute::{HookClient, HookOptions};
 use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactFiles, CompactRange, KeyBytes, OptionChange,
-    OptionsScope, PROTOCOL_VERSION, Request, SetOptions, encode,
+    PROTOCOL_VERSION, Request, SetOptions, encode,
 };
 use sexton_inspect::inspect::Inspector;
 use sexton_tests::linked::Program;
@@ -103,7 +103,6 @@ fn request(random: &mut Random, family: &ColumnFamilyPointers) -> Request {
                 2 => BottommostLevelCompaction::Force,
                 _ => BottommostLevelCompaction::ForceOptimized,
             },
-            max_subcompactions: (random.below(4) == 0).then(|| random.any() as u32),
         }),
         1 => Request::Cancel { id: random.any() },
         2 => Request::SetOptions(options(random, column_family)),
@@ -144,7 +143,6 @@ fn options(random: &mut Random, column_family: ColumnFamilyPointers) -> SetOptio
         1 => "\u{1}no".to_owned(),
         _ => text(random, "44"),
     };
-    let scope = if random.below(4) == 0 { OptionsScope::Database } else { OptionsScope::ColumnFamily };
     let options = (0..random.below(3)).map(|_| OptionChange {
         name: match random.below(2) {
             0 => text(random, "level0_slowdown_writes_trigger"),
@@ -153,7 +151,7 @@ fn options(random: &mut Random, column_family: ColumnFamilyPointers) -> SetOptio
         value: value(random),
         restore: (random.below(2) == 0).then(|| value(random)),
     });
-    SetOptions { column_family, scope, options: options.collect() }
+    SetOptions { column_family, options: options.collect() }
 }
 
 /// Pointers that differ from the right ones in one thing.

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 use sexton_execute::{ExecuteError, HookClient, HookOptions};
 use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
-    KeyBytes, OptionChange, OptionsScope, PROTOCOL_VERSION, Request, Response, read, write,
+    KeyBytes, OptionChange, PROTOCOL_VERSION, Request, Response, read, write,
 };
 use sexton_inspect::inspect::Inspector;
 use sexton_tests::compactions::everything;
@@ -39,9 +39,6 @@ fn a_linked_c_program_is_served_in_all_that_can_be_asked() -> Result<()> {
     let flush = hook.flush(&family)?;
     let finished = outcome(&mut hook, flush)?;
     ensure!(finished.ok, "the flush ended with {finished:?}");
-    let with_threads =
-        CompactRange { max_subcompactions: Some(2), ..everything(&family, BottommostLevelCompaction::Force) };
-    ensure!(kind(hook.start_compaction(with_threads))? == ErrorKind::Unsupported, "7.8 has no such option");
     relieved(&mut hook, &family, BottommostLevelCompaction::ForceOptimized)?;
 
     let skip = || options_file::value(&directory.path().join("db"), "default", SKIP);
@@ -83,15 +80,12 @@ fn a_linked_rust_program_is_served() -> Result<()> {
     let program = Program::in_rust(directory.path())?;
     let mut hook = connect(program.pid(), false)?;
     let family = registered(&mut hook)?;
-    // RocksDB 11 sets options of the database and limits threads through its C API.
-    hook.set_options(&family, OptionsScope::Database, &[change("max_background_jobs", "3", None)])?;
     a_value_that_is_to_stay_is_not_put_back(&mut hook, &family, directory.path())?;
-    let with_threads = CompactRange {
-        max_subcompactions: Some(2),
+    let from_a_key = CompactRange {
         begin: KeyBytes::new(*b"key")?,
         ..everything(&family, BottommostLevelCompaction::Force)
     };
-    let id = hook.start_compaction(with_threads)?;
+    let id = hook.start_compaction(from_a_key)?;
     let finished = outcome(&mut hook, id)?;
     ensure!(finished.ok, "the compaction ended with {finished:?}");
     ensure!(tombstones(&mut hook, &family)? == 0, "tombstones are left");
@@ -133,18 +127,17 @@ fn a_jvm_is_attached_to_again_after_a_hook_has_gone() -> Result<()> {
 
 fn options_are_set_and_refused_by_name(hook: &mut HookClient, family: &ColumnFamilyPointers) -> Result<()> {
     let set = |name: &str, value: &str, restore: &str| [change(name, value, Some(restore))];
-    hook.set_options(family, OptionsScope::ColumnFamily, &set(SKIP, "33", "20"))?;
-    hook.set_options(family, OptionsScope::ColumnFamily, &set(SKIP, "44", "33"))?;
-    let unknown = hook.set_options(family, OptionsScope::ColumnFamily, &set(LATER, "8", "0"));
+    hook.set_options(family, &set(SKIP, "33", "20"))?;
+    hook.set_options(family, &set(SKIP, "44", "33"))?;
+    let unknown = hook.set_options(family, &set(LATER, "8", "0"));
     let Err(ExecuteError::Hook { kind: ErrorKind::Failed, message, .. }) = unknown else {
         bail!("an option that 7.8 does not have: {unknown:?}");
     };
     ensure!(message.contains(LATER), "RocksDB's words are missing: {message}");
-    let harmful =
-        hook.set_options(family, OptionsScope::ColumnFamily, &set("level0_stop_writes_trigger", "1", "36"));
+    let harmful = hook.set_options(family, &set("level0_stop_writes_trigger", "1", "36"));
     ensure!(kind(harmful)? == ErrorKind::BadRequest, "an option that stops writers is set");
-    let database = hook.set_options(family, OptionsScope::Database, &set("max_background_jobs", "3", "2"));
-    ensure!(kind(database)? == ErrorKind::Unsupported, "7.8 cannot set options of the database");
+    let database = hook.set_options(family, &set("max_background_jobs", "3", "2"));
+    ensure!(kind(database)? == ErrorKind::BadRequest, "an option of the database is set");
     let changed = hook.changed_options()?;
     let [one] = changed.as_slice() else { bail!("to be put back are {changed:?}") };
     ensure!(one.name == SKIP && one.database == family.database, "to be put back is {one:?}");
@@ -159,9 +152,9 @@ fn a_value_that_is_to_stay_is_not_put_back(
 ) -> Result<()> {
     let skip = || options_file::value(&directory.join("db"), "default", SKIP);
     let before = skip()?;
-    hook.set_options(family, OptionsScope::ColumnFamily, &[change(SKIP, "55", Some(&before))])?;
+    hook.set_options(family, &[change(SKIP, "55", Some(&before))])?;
     ensure!(skip()? == "55" && hook.changed_options()?.len() == 1, "the option is {}", skip()?);
-    hook.set_options(family, OptionsScope::ColumnFamily, &[change(SKIP, &before, None)])?;
+    hook.set_options(family, &[change(SKIP, &before, None)])?;
     ensure!(skip()? == before && hook.changed_options()?.is_empty(), "the option is {}", skip()?);
     Ok(())
 }

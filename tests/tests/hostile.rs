@@ -83,7 +83,7 @@ fn within(kind: &str, files: usize, base: &Measured, now: &Measured) -> Result<(
 
 #[test]
 fn a_hostile_file_takes_a_bounded_part_of_the_agent_on_any_kernel() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut sleeper = Command::new("sleep");
     sleeper.arg("600");
@@ -118,7 +118,7 @@ print('opened', flush=True)
 
 #[test]
 fn of_a_process_that_no_entry_matches_nothing_is_opened() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("librocksdb.so.7.8");
     std::fs::copy("/usr/lib/x86_64-linux-gnu/librocksdb.so.7.8", &file)?;
@@ -159,7 +159,7 @@ fn is_plain(text: &str) -> bool {
 
 #[test]
 fn a_name_with_control_characters_writes_no_line_and_no_screen() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let hostile = directory.path().join(NAME);
     std::fs::create_dir(&hostile)?;
@@ -198,7 +198,7 @@ fn a_name_with_control_characters_writes_no_line_and_no_screen() -> Result<()> {
 
 #[test]
 fn a_command_of_the_policy_has_no_capability() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let host = StaticHost::start(&directory.path().join("db"), &[])?;
     let policy = format!(

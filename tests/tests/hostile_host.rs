@@ -59,7 +59,7 @@ fn compactions(agent: &Agent) -> Result<usize> {
 
 #[test]
 fn a_hostile_host_takes_nothing_from_its_neighbours() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let seconds = std::env::var("SEXTON_HOSTILE_SECONDS").ok().map(|text| text.parse()).transpose()?;
     let lasting = Duration::from_secs(seconds.unwrap_or(SECONDS));
     let directory = tempfile::tempdir()?;

@@ -49,7 +49,7 @@ fn said(mut command: Command, line: &str) -> Result<(Process, Lines)> {
 
 #[test]
 fn a_thread_pointer_into_a_file_that_hangs_holds_up_nobody() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let program = directory.path().join("stuck_thread");
     let mut compile = Command::new(artifact::installed("gcc", "gcc")?);
@@ -124,7 +124,7 @@ fn victim(directory: &Path) -> Result<PathBuf> {
 
 #[test]
 fn a_link_where_a_directory_was_leads_to_no_other_database() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let victim = victim(directory.path())?;
     let opened = Opened::watch(&victim)?;
@@ -187,7 +187,7 @@ fn children(pid: u32, subcommand: &str) -> Vec<String> {
 fn the_child_that_reads_databases_is_nobody_and_can_only_read() -> Result<()> {
     const SECCOMP_FILTER: &str = "2";
     const DAC_READ_SEARCH: u64 = 1 << 2;
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut host = StaticHost::start(&directory.path().join("db"), &["--databases", "8", "--keys", "40000"])?;
     let agent = Agent::start(directory.path(), &policy(&[host.pid()]))?;

@@ -49,7 +49,7 @@ keys: shown
 
 #[test]
 fn the_hook_is_asked_what_became_of_an_interrupted_action() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let hook_log = directory.path().join("hook.log");
     let mut workload = Workload::start_with(

@@ -49,7 +49,7 @@ keys: shown
 /// nothing. The observation must say so, and name the prefix.
 #[test]
 fn pain_in_next_is_attributed_to_the_deleted_prefix() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let program = Program::start(directory.path(), PROGRAM_SECONDS)?;
     let observed = Observer::start(program.pid(), 3, &["--show-keys"])?.finish(LOOP_LIMIT)?;
@@ -82,7 +82,7 @@ fn pain_in_next_is_attributed_to_the_deleted_prefix() -> Result<()> {
 /// `advise` makes a plan for the prefix and leaves the database exactly as it was.
 #[test]
 fn advise_plans_and_changes_nothing() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut program = Program::start(directory.path(), PROGRAM_SECONDS)?;
     let files_before = sst_files(directory.path())?;
@@ -121,7 +121,7 @@ fn advise_plans_and_changes_nothing() -> Result<()> {
 /// list at least 50 times faster with the same result, and no file outside the prefix touched.
 #[test]
 fn act_relieves_the_prefix_and_leaves_the_rest_alone() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut program = Program::start(directory.path(), PROGRAM_SECONDS)?;
     let lists_before = program.lists(MEASURE)?;

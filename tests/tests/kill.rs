@@ -17,7 +17,7 @@ const SECOND_LIMIT: Duration = Duration::from_secs(30);
 
 #[test]
 fn killing_the_agent_in_an_open_window_leaves_nothing_on_any_kernel() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut workload = Workload::start(Start {
         directory: &directory.path().join("db"),

@@ -23,7 +23,7 @@ const MECHANISMS: [&str; 2] = ["perf-cookie", "perf"];
 
 #[test]
 fn both_loaders_count_the_same() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let database = directory.path().join("db");
     db_bench::fill(&database)?;
@@ -49,7 +49,7 @@ fn both_loaders_count_the_same() -> Result<()> {
 
 #[test]
 fn a_mechanism_that_the_loader_lacks_is_refused_with_those_it_has() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let database = directory.path().join("db");
     db_bench::fill(&database)?;

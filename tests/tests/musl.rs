@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result, ensure};
 use sexton_tests::agent::{self, Agent, Observer, count, list, text};
-use sexton_tests::musl_host::MuslHost;
+use sexton_tests::musl_host::{Listed, MuslHost};
 use std::time::{Duration, Instant};
 
 /// The window is closed when the program has listed; this is for a program that does not.
@@ -19,7 +19,7 @@ const LEVEL_COUNTS: u64 = 2;
 
 #[test]
 fn a_library_that_is_opened_late_is_counted_exactly() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut host = MuslHost::start(directory.path(), 0)?;
     let before = host.list()?;
@@ -39,7 +39,7 @@ fn a_library_that_is_opened_late_is_counted_exactly() -> Result<()> {
 
 #[test]
 fn a_perf_level_is_raised_where_it_is_and_put_back() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut host = MuslHost::start(directory.path(), LEVEL_OFF)?;
     ensure!(host.list()?.truth.keys_skipped == 0, "it counts with the level off");
@@ -65,4 +65,34 @@ fn a_perf_level_is_raised_where_it_is_and_put_back() -> Result<()> {
         std::thread::sleep(Duration::from_millis(50));
     }
     host.end()
+}
+
+/// The hook for musl is in the program from its start. Where the tombstones are in memtables alone, as here,
+/// the whole of the readers' relief comes from it.
+#[test]
+fn what_hurts_is_compacted_by_the_hook_for_musl() -> Result<()> {
+    let _turn = agent::beside_others()?;
+    let directory = tempfile::tempdir()?;
+    let mut host = MuslHost::start_with_hook(directory.path())?;
+    let before = host.list()?;
+    let policy = format!(
+        "mode: act\ntargets: [{{ name: host, match: {{ pid: {} }}, executor: hook, remedies: [compact] }}]\n\
+         loop: {{ interval: 500ms, window: 400ms, survey: 500ms }}\nprobes: {{ budget: 50% }}\n\
+         thresholds: {{ tombstones_per_operation: 100, pain: 1us/s, density: 0.0 }}\n\
+         margin: {{ benefit_cost_ratio_min: 0 }}\nguards: {{ process_uptime_min: 0s }}\n",
+        host.pid()
+    );
+    let mut agent = Agent::start(directory.path(), &policy)?;
+    let host = std::cell::RefCell::new(&mut host);
+    let met = |listed: &Listed| listed.truth.tombstones_skipped;
+    ensure!(met(&before) > 0, "it meets no tombstone: {before:?}");
+    agent.wait_for(LIMIT, "lists without a tombstone", |_| {
+        let mut host = host.borrow_mut();
+        let (one, other) = (host.list()?, host.list()?);
+        Ok((met(&one) == met(&other)).then_some(()))
+    })?;
+    let metrics = agent.metrics()?;
+    let done = "sexton_actions_total{state=\"done\",target=\"host\"} ";
+    ensure!(metrics.lines().any(|line| line.starts_with(done)), "no action was done:\n{}", agent.log_end());
+    agent.stop()
 }

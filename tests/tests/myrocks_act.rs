@@ -57,7 +57,7 @@ guards: {{ process_uptime_min: 0s }}
 /// says what to do; the right one has the column family compacted once, and its rows are what they were.
 #[test]
 fn a_column_family_is_compacted_once_and_keeps_its_rows() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let server = Server::start_with_users(directory.path())?;
     let mut session = server.connect()?;
@@ -131,7 +131,9 @@ fn plans_refuses_and_acts(
     ensure!(count(&done, "/deletions_after")? == 0, "tombstones left: {done}");
     std::thread::sleep(IDLE_CYCLES);
     let all = actions(&agent)?;
-    let begun = all.iter().filter(|action| text(action, "/state") != "failed");
+    // The agent before may have ended in the middle of its last try.
+    let begun =
+        all.iter().filter(|action| text(action, "/state") != "failed" && action["is_earlier"] == false);
     ensure!(begun.count() == 1, "not one action for the column family: {all:?}");
     let log = agent.log();
     agent.stop()?;

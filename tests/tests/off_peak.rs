@@ -112,7 +112,7 @@ fn changes(from: u64, to: u64, first: (f64, bool, &str), second: (f64, bool, &st
 /// Two windows around the same minute, so that it is waited for once: one opens then, the other closes.
 #[test]
 fn a_window_opens_and_another_closes_and_budget_and_throttle_follow() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let change = change_minute()?;
     std::thread::scope(|scope| {
         let opens = scope.spawn(|| changes(change, change + WINDOW_MINUTES, OUTSIDE, INSIDE));

@@ -101,7 +101,7 @@ fn wait_until_no_keeper(pid: u32) -> Result<()> {
 
 #[test]
 fn without_the_switch_nothing_is_written() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let bench = seeking(directory.path())?;
     let mut agent = agent(directory.path(), bench.pid(), false)?;
@@ -123,7 +123,7 @@ fn without_the_switch_nothing_is_written() -> Result<()> {
 
 #[test]
 fn a_raised_level_counts_and_is_put_back_when_the_agent_stops() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let bench = seeking(directory.path())?;
     let mut agent = agent(directory.path(), bench.pid(), true)?;
@@ -140,7 +140,7 @@ fn a_raised_level_counts_and_is_put_back_when_the_agent_stops() -> Result<()> {
 
 #[test]
 fn a_raised_level_is_put_back_when_the_agent_is_killed() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut bench = seeking(directory.path())?;
     let mut agent = agent(directory.path(), bench.pid(), true)?;
@@ -160,7 +160,7 @@ fn a_raised_level_is_put_back_when_the_agent_is_killed() -> Result<()> {
 #[test]
 fn the_keeper_is_not_ended_by_signals_before_it_has_put_everything_back() -> Result<()> {
     use rustix::process::{Pid, Signal, kill_process};
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let bench = seeking(directory.path())?;
     let mut agent = agent(directory.path(), bench.pid(), true)?;

@@ -134,7 +134,7 @@ fn wait_event(agent: &mut Agent, name: &str, before: Option<&Value>) -> Result<V
 
 #[test]
 fn tombstones_in_a_memtable_are_flushed_and_then_compacted() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let quiet = ["--creates-per-second", "0", "--deletes-per-second", "0", "--write-buffer-bytes", "4194304"];
     let mut queue = Queue::start(directory.path(), 300_000, &quiet)?;
@@ -184,7 +184,7 @@ fn tombstones_in_a_memtable_are_flushed_and_then_compacted() -> Result<()> {
 
 #[test]
 fn an_option_is_set_and_put_back_however_the_agent_ends() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let busy = ["--creates-per-second", "3300", "--deletes-per-second", "3000"];
     let mut queue = Queue::start(directory.path(), 60_000, &busy)?;

@@ -70,7 +70,7 @@ fn refusals(plan: &Value, rule: &str) -> Vec<String> {
 
 #[test]
 fn each_database_is_charged_its_own_and_one_without_files_is_shown() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let databases = directory.path().join("databases");
     std::fs::create_dir(&databases)?;

@@ -77,7 +77,7 @@ fn last_id(agent: &Agent) -> Result<u64> {
 
 #[test]
 fn on_a_full_disk_the_agent_watches_and_acts_again_when_there_is_room() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let workload = workload(directory.path(), 60_000)?;
     let disk = SmallDisk::mount(&directory.path().join("state"), DISK_BYTES)?;
@@ -121,7 +121,7 @@ fn on_a_full_disk_the_agent_watches_and_acts_again_when_there_is_room() -> Resul
 
 #[test]
 fn a_target_that_is_killed_in_a_slice_is_told_of_and_its_range_rests() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     // Large enough for a slice to take its time: one range, all of the table.
     let workload = workload(directory.path(), 3_000_000)?;
@@ -150,7 +150,7 @@ fn a_target_that_is_killed_in_a_slice_is_told_of_and_its_range_rests() -> Result
 
 #[test]
 fn a_policy_that_goes_or_breaks_leaves_the_last_good_one_in_force() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("policy.yaml");
     let advise = "mode: advise\nloop: { interval: 300ms, window: 100ms, survey: 60s }\n";
@@ -183,7 +183,7 @@ fn a_policy_that_goes_or_breaks_leaves_the_last_good_one_in_force() -> Result<()
 
 #[test]
 fn what_was_done_is_remembered_and_events_are_shown() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let workload = workload(directory.path(), 60_000)?;
     let mut first = Agent::start(directory.path(), &policy(workload.process.pid()))?;
@@ -218,7 +218,7 @@ fn what_was_done_is_remembered_and_events_are_shown() -> Result<()> {
 
 #[test]
 fn two_agents_do_not_share_a_state_and_newer_states_are_left_alone() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut agent = Agent::start(directory.path(), "mode: observe\n")?;
     let state = directory.path().join("state");
@@ -245,7 +245,7 @@ fn two_agents_do_not_share_a_state_and_newer_states_are_left_alone() -> Result<(
 
 #[test]
 fn a_damaged_state_is_set_aside_and_told_of() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     Agent::start(directory.path(), "mode: observe\n")?.stop()?;
     std::fs::write(directory.path().join("state/store/CURRENT"), "nonsense")?;

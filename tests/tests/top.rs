@@ -173,7 +173,7 @@ fn screen(sent: &str) -> String {
 
 #[test]
 fn a_key_leaves_the_live_view_and_the_terminal_is_what_it_was() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let workload = workload(directory.path())?;
     let agent = agent(directory.path(), &workload)?;
@@ -195,7 +195,7 @@ fn a_key_leaves_the_live_view_and_the_terminal_is_what_it_was() -> Result<()> {
 
 #[test]
 fn a_signal_leaves_in_order_too() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let workload = workload(directory.path())?;
     let agent = agent(directory.path(), &workload)?;
@@ -210,7 +210,7 @@ fn a_signal_leaves_in_order_too() -> Result<()> {
 
 #[test]
 fn one_frame_as_text_and_as_json() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let workload = workload(directory.path())?;
     let agent = agent(directory.path(), &workload)?;

@@ -72,7 +72,7 @@ fn have_overlapped(spans: &[Span], names: [&str; 2]) -> bool {
 
 #[test]
 fn devices_are_acted_on_in_parallel_and_each_by_one_action_at_a_time() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let shared = LoopDevice::mount(directory.path(), "shared", DEVICE_BYTES)?;
     let own = LoopDevice::mount(directory.path(), "own", DEVICE_BYTES)?;

@@ -34,7 +34,7 @@ fn large(observed: &Value) -> Result<Vec<&Value>> {
 
 #[test]
 fn the_iterator_that_moved_is_charged() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let mut program = TwoIterators::start(directory.path())?;
     for mechanism in [&[][..], &["--loader", "aya"], &["--mechanism", "perf-cookie"]] {
@@ -54,7 +54,7 @@ fn the_iterator_that_moved_is_charged() -> Result<()> {
 
 #[test]
 fn where_both_have_moved_it_is_said_and_nothing_is_planned() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let database = directory.path().join("db");
     let mut program = TwoIterators::start(&database)?;

@@ -4,7 +4,7 @@
 //! the agent's library. What a window attributes is compared with what `db_bench` counted and, operation by
 //! operation, with a window that saw everything.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use sexton_inspect::facts::Target;
 use sexton_inspect::inspect::Inspector;
 use sexton_probe::{
@@ -38,7 +38,7 @@ const ALL_PAINFUL: Thresholds = Thresholds { tombstones_per_operation: 0, block_
 
 #[test]
 fn sums_stay_exact_when_the_credit_runs_out_in_the_middle() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let database = directory.path().join("db");
     db_bench::fill(&database)?;
@@ -73,7 +73,7 @@ fn sums_stay_exact_when_the_credit_runs_out_in_the_middle() -> Result<()> {
 
 #[test]
 fn without_a_sentinel_a_window_counts_what_its_probes_saw() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let database = directory.path().join("db");
     db_bench::fill(&database)?;
@@ -89,11 +89,49 @@ fn without_a_sentinel_a_window_counts_what_its_probes_saw() -> Result<()> {
     Ok(())
 }
 
+/// Beside the records, which a window chooses by what was lost, all operations are counted: here each is
+/// recorded, and both say the same.
+#[test]
+fn how_long_operations_took_is_counted_for_each_of_them() -> Result<()> {
+    let _turn = agent::beside_others()?;
+    let directory = tempfile::tempdir()?;
+    let database = directory.path().join("db");
+    db_bench::fill(&database)?;
+    let features = KernelFeatures::probe();
+    for mechanism in [Mechanism::Session, Mechanism::Multi, Mechanism::Perf] {
+        if let Err(missing) = mechanism.check(&features) {
+            println!("{}: {missing}", mechanism.name());
+            continue;
+        }
+        let seen = observe(&database, &features, mechanism, |_| Credit::unlimited(), |_, _| Ok(()))?;
+        let WindowResult { families, operations, .. } = &seen.result;
+        let [family] = families.as_slice() else { bail!("not one column family: {families:?}") };
+        ensure!(family.addresses.column_family_data != 0, "{family:?}");
+        let waits = &family.waits;
+        let counts = [&waits.seeks, &waits.lists, &waits.tombstones].map(|spread| spread.histogram.count());
+        ensure!(counts == [READS; 3], "{counts:?} of {READS}");
+        let observed = || operations.iter().map(|operation| &operation.observation);
+        let seek_ns: u64 = observed().map(|it| it.seek_latency_ns).sum();
+        let scan_ns: u64 = observed().map(|it| it.scan_elapsed_ns).sum();
+        ensure!(waits.seeks.sum == seek_ns && waits.lists.sum == seek_ns + scan_ns, "{waits:?} {seek_ns}");
+        ensure!(waits.tombstones.sum >= seen.truth.tombstones_skipped, "{waits:?} {:?}", seen.truth);
+        let reads_ns: u64 = observed().map(|it| it.block_fetches.latency_ns).sum();
+        let reads: u64 = observed().map(|it| it.block_fetches.count).sum();
+        let block_reads = &waits.block_reads;
+        ensure!(
+            block_reads.sum <= reads_ns && block_reads.histogram.count() <= reads,
+            "{block_reads:?} {reads}"
+        );
+        ensure!((reads > 0) == (block_reads.sum > 0), "{block_reads:?} {reads}");
+    }
+    Ok(())
+}
+
 /// The steps of a window, with those that may block in other threads: what is hit before the last step is a
 /// cost and nothing else, and what comes after it is followed.
 #[test]
 fn nothing_is_followed_before_all_probes_are_in_their_places() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let database = directory.path().join("db");
     db_bench::fill(&database)?;
@@ -131,7 +169,7 @@ fn nothing_is_followed_before_all_probes_are_in_their_places() -> Result<()> {
 /// Whoever takes the probes away may not be heard any more when the process ends: what was seen counts.
 #[test]
 fn a_window_that_is_being_closed_when_its_process_ends_keeps_its_sums() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let database = directory.path().join("db");
     db_bench::fill(&database)?;

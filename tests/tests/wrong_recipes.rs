@@ -160,7 +160,7 @@ fn nothing_is_written(pid: u32, random: &mut Random) -> Result<()> {
 
 #[test]
 fn ten_thousand_wrong_recipes_write_nothing() -> Result<()> {
-    let _alone = agent::exclusively()?;
+    let _turn = agent::beside_others()?;
     let seed = SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos();
     println!("seed {seed}");
     let mut random = Random(u64::from(seed));

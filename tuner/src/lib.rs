@@ -4,7 +4,9 @@
 //! never lives here: files, sockets, clocks, BPF, threads. Time comes in as an argument. That is what
 //! makes a dry run, a simulation and a property test the same call as the real thing.
 
+pub mod advice;
 pub mod facts;
+pub mod history;
 pub mod limits;
 pub mod loss;
 pub mod lsm;
@@ -17,12 +19,12 @@ pub mod verify;
 pub mod words;
 
 pub use facts::{
-    comparator, evidence, heat, index_marks, key, latency, lineage, oldest_snapshot, options, primitives,
-    range,
+    comparator, evidence, exposition, heat, index_marks, key, latency, lineage, oldest_snapshot, options,
+    primitives, range, sighting, waits,
 };
 pub use limits::{
-    attention, back_off, bucket, charge, daily, governor, guard, price_correction, sampling, schedule,
-    throttle,
+    attention, back_off, bucket, charge, controller, daily, governor, guard, pressure, price_correction,
+    sampling, schedule, throttle,
 };
 pub use loss::{ledger, relief, unplaced};
 pub use lsm::tombstone_placement as placement;

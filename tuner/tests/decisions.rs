@@ -8,7 +8,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use jiff::Timestamp;
+mod common;
+
+use common::{CASES, VALUE_BYTES, compact, compactions, of_all_cases, planned, planned_after, policy};
 use sexton_tuner::cost::Bottommost;
 use sexton_tuner::evidence::{EventCosts, Evidence, Observation, SstFile};
 use sexton_tuner::options::ColumnFamilyOptions;
@@ -18,14 +20,8 @@ use sexton_tuner::simulation::lsm::names::Names;
 use sexton_tuner::simulation::lsm::picture::{Position, Prices, Walk, Walked, observe};
 use sexton_tuner::simulation::lsm::{Settings, Tree};
 use sexton_tuner::simulation::random::Random;
-use sexton_tuner::{
-    Action, Budget, CompactRange, Key, KeyRange, KnownThrottles, Plan, PlanInput, PlanTarget, Policy, Rule,
-    plan,
-};
+use sexton_tuner::{CompactRange, Key, KeyRange, Plan, Rule};
 use std::collections::BTreeSet;
-
-/// Cases of each property.
-const CASES: u64 = 10_000;
 
 /// Most plans, as a share of all, whose first action has less than seven tenths of the best single job's
 /// relief per byte, where the target can be asked for `CompactFiles` too. Wanted: 0.05. Reached: 0.047.
@@ -52,37 +48,8 @@ const RANKED_LOWER_MAX: u64 = 20;
 const OWN_BYTES_MAX: f64 = 0.12;
 const ALL_BYTES_MAX: f64 = 1.12;
 
-/// As long as is waited for what RocksDB does by itself.
-const WAITED_SECONDS: i64 = 30;
-
-/// Bytes of a value: so large that small trees are worth deciding about.
-const VALUE_BYTES: u32 = 32 << 10;
-
 /// Seconds of an interval, all of which the window sees.
 const SECONDS: f64 = 1.0;
-
-const POLICY: &str = "
-mode: act
-thresholds: { pain: 1us/s }
-margin: { benefit_cost_ratio_min: 0 }
-io_budget: { rate: 1GiB/s, burst: 64GiB }
-targets: [{ name: t, match: { pid: 1 }, remedies: [compact] }]
-";
-
-fn policy() -> Policy {
-    Policy::parse(POLICY).unwrap()
-}
-
-/// What each case comes to, in their order; all cores work on them.
-fn of_all_cases<Found: Send>(of: impl Fn(u64) -> Found + Sync) -> Vec<Found> {
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
-    let part =
-        |thread: u64| (thread * CASES / threads..(thread + 1) * CASES / threads).map(&of).collect::<Vec<_>>();
-    std::thread::scope(|scope| {
-        let parts: Vec<_> = (0..threads).map(|thread| scope.spawn(move || part(thread))).collect();
-        parts.into_iter().flat_map(|part| part.join().unwrap()).collect()
-    })
-}
 
 /// The cases of which something is true.
 fn cases_where(is_so: impl Fn(u64) -> bool + Sync) -> Vec<u64> {
@@ -212,31 +179,6 @@ fn group(keys: u64, random: &mut Random) -> Group {
     Group { walk: Walk { position, steps, is_forward }, per_second: random.between(1, 20) }
 }
 
-/// What is planned by whoever has waited for RocksDB's own compactions, which have not come.
-fn planned(policy: &Policy, evidence: &[Evidence]) -> Plan {
-    let before = planned_after(policy, evidence, None, 0);
-    planned_after(policy, evidence, Some(&before), WAITED_SECONDS)
-}
-
-fn planned_after(policy: &Policy, evidence: &[Evidence], previous: Option<&Plan>, seconds: i64) -> Plan {
-    let input = PlanInput {
-        policy,
-        targets: &[PlanTarget { name: "t", policy: policy.targets.first().unwrap(), evidence }],
-        budget: Budget { available_bytes: 64 << 30 },
-        throttles: &KnownThrottles::new(),
-        now: Timestamp::from_second(1_790_000_000 + seconds).unwrap(),
-        previous,
-    };
-    plan(&input).unwrap()
-}
-
-fn compactions(plan: &Plan) -> impl Iterator<Item = &CompactRange> {
-    plan.actions.iter().filter_map(|action| match action {
-        Action::CompactRange(compact) => Some(compact),
-        _ => None,
-    })
-}
-
 /// Bytes that an action reads.
 fn carry_out(tree: &mut Tree, action: &CompactRange) -> u64 {
     let Some(compact_files) = action.primitive.files() else {
@@ -251,13 +193,6 @@ fn carry_out(tree: &mut Tree, action: &CompactRange) -> u64 {
     assert_eq!(before.difference(&after).copied().collect::<BTreeSet<u64>>(), numbers);
     assert_eq!(work.read_bytes, action.cost_bytes);
     work.read_bytes
-}
-
-/// Bytes that a compaction reads.
-fn compact(tree: &mut Tree, range: &KeyRange, bottommost: Bottommost) -> u64 {
-    let (begin, end) = tree.names().numbers(range);
-    let begin = (!range.begin.is_empty()).then_some(begin);
-    tree.compact_range(begin, end.map(|end| end.saturating_sub(1)), bottommost).read_bytes
 }
 
 /// Jobs that could be done: each file's keys, runs of neighbours of the deepest level, each file by itself

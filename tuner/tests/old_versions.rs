@@ -7,7 +7,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use jiff::Timestamp;
+mod common;
+
+use common::{CASES, VALUE_BYTES, compact, compactions, of_all_cases, planned, policy};
 use sexton_tuner::cost::Bottommost;
 use sexton_tuner::evidence::{EventCosts, Evidence, Observation};
 use sexton_tuner::options::ColumnFamilyOptions;
@@ -16,15 +18,7 @@ use sexton_tuner::simulation::lsm::picture::{Position, Prices, Walk, Walked, obs
 use sexton_tuner::simulation::lsm::reader::Counts;
 use sexton_tuner::simulation::lsm::{Settings, Tree};
 use sexton_tuner::simulation::random::Random;
-use sexton_tuner::{
-    Action, Budget, CompactRange, KeyRange, KnownThrottles, Plan, PlanInput, PlanTarget, Policy, plan,
-};
-
-/// As long as is waited for what RocksDB does by itself.
-const WAITED_SECONDS: i64 = 30;
-
-/// Cases of each property.
-const CASES: u64 = 10_000;
+use sexton_tuner::{CompactRange, KeyRange, Policy};
 
 /// Most plans, as a share of those that could relieve something, whose first action has less than seven
 /// tenths of the best job's relief per byte. Wanted: 0.05. Reached: 0.037.
@@ -40,17 +34,6 @@ const IN_VAIN_MAX: f64 = 0.01;
 /// The same while a snapshot is held. Wanted: 0. Reached: 0.085, and 0.225 where what it keeps is asked of a
 /// whole range and not where readers were.
 const IN_VAIN_UNDER_SNAPSHOT_MAX: f64 = 0.12;
-
-/// Bytes of a value: so large that small trees are worth deciding about.
-const VALUE_BYTES: u32 = 32 << 10;
-
-const POLICY: &str = "
-mode: act
-thresholds: { pain: 1us/s }
-margin: { benefit_cost_ratio_min: 0 }
-io_budget: { rate: 1GiB/s, burst: 64GiB }
-targets: [{ name: t, match: { pid: 1 }, remedies: [compact] }]
-";
 
 /// Time of each event: in the proportions that were measured.
 const TOMBSTONE_NS: u64 = 2_000;
@@ -128,11 +111,9 @@ impl Case {
     /// What compacting a copy of the tree relieves, and relief a byte.
     fn relief(&self, range: &KeyRange, bottommost: Bottommost) -> (f64, f64) {
         let mut tree = self.tree.clone();
-        let (begin, end) = tree.names().numbers(range);
-        let begin = (!range.begin.is_empty()).then_some(begin);
-        let work = tree.compact_range(begin, end.map(|end| end.saturating_sub(1)), bottommost);
+        let read_bytes = compact(&mut tree, range, bottommost);
         let relief = self.time(&self.tree) - self.time(&tree);
-        (relief, relief / work.read_bytes.max(1 << 20) as f64)
+        (relief, relief / read_bytes.max(1 << 20) as f64)
     }
 
     /// Relief a byte of the best of each file's keys, and everything.
@@ -165,6 +146,10 @@ fn write_some(tree: &mut Tree, keys: u64, random: &mut Random) {
     }
 }
 
+fn first_action(policy: &Policy, evidence: Evidence) -> Option<CompactRange> {
+    compactions(&planned(policy, &[evidence])).next().cloned()
+}
+
 fn walk(keys: u64, random: &mut Random) -> Walk {
     let key = random.between(0, keys);
     let (position, is_forward) = match random.index(6) {
@@ -175,43 +160,9 @@ fn walk(keys: u64, random: &mut Random) -> Walk {
     Walk { position, steps: [5, 50, 200][random.index(3)], is_forward }
 }
 
-/// The first action of whoever has waited for RocksDB's own compactions, which have not come.
-fn first_action(policy: &Policy, evidence: Evidence) -> Option<CompactRange> {
-    let evidence = [evidence];
-    let before = planned_after(policy, &evidence, None, 0);
-    let plan = planned_after(policy, &evidence, Some(&before), WAITED_SECONDS);
-    plan.actions.into_iter().find_map(|action| match action {
-        Action::CompactRange(compact) => Some(compact),
-        _ => None,
-    })
-}
-
-fn planned_after(policy: &Policy, evidence: &[Evidence], previous: Option<&Plan>, seconds: i64) -> Plan {
-    let input = PlanInput {
-        policy,
-        targets: &[PlanTarget { name: "t", policy: policy.targets.first().unwrap(), evidence }],
-        budget: Budget { available_bytes: 64 << 30 },
-        throttles: &KnownThrottles::new(),
-        now: Timestamp::from_second(1_790_000_000 + seconds).unwrap(),
-        previous,
-    };
-    plan(&input).unwrap()
-}
-
-/// What each case comes to; all cores work on them.
-fn of_all_cases<Found: Send>(of: impl Fn(u64) -> Found + Sync) -> Vec<Found> {
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
-    let part =
-        |thread: u64| (thread * CASES / threads..(thread + 1) * CASES / threads).map(&of).collect::<Vec<_>>();
-    std::thread::scope(|scope| {
-        let parts: Vec<_> = (0..threads).map(|thread| scope.spawn(move || part(thread))).collect();
-        parts.into_iter().flat_map(|part| part.join().unwrap()).collect()
-    })
-}
-
 #[test]
 fn what_is_planned_relieves_nearly_as_much_as_the_best_job() {
-    let policy = Policy::parse(POLICY).unwrap();
+    let policy = policy();
     let found = of_all_cases(|seed| {
         let case = Case::new(seed);
         let evidence = case.evidence();
@@ -259,7 +210,7 @@ fn what_is_planned_relieves_nearly_as_much_as_the_best_job() {
 /// An iterator that is held open goes on stepping over what a compaction has dropped.
 #[test]
 fn nothing_is_planned_for_what_has_been_compacted() {
-    let policy = Policy::parse(POLICY).unwrap();
+    let policy = policy();
     of_all_cases(|seed| {
         let mut case = Case::new(seed);
         let evidence = case.evidence();

@@ -10,6 +10,7 @@ use super::task::{
 use super::template::{CommandTemplate, ExpandedCommand};
 use super::words::one_line;
 use sexton_tuner::policy::ExecPolicy;
+use sexton_tuner::throttle::is_same_value;
 use std::time::Duration;
 
 /// Bytes of a throttle's value that are looked at: numbers and times have some ten.
@@ -182,7 +183,7 @@ impl Throttle {
             Stage::Checking(expected) => {
                 let expected = expected.clone();
                 match self.read()? {
-                    Some((value, _)) if value == expected => {
+                    Some((value, _)) if is_same_value(&value, &expected) => {
                         self.go_on(Stage::Setting, &self.task.command.clone())
                     }
                     read => {
@@ -204,7 +205,7 @@ impl Throttle {
                 let set = set.clone();
                 let words = || set.command.as_ref().map(CommandEnd::in_words).unwrap_or_default();
                 match self.read() {
-                    Ok(Some((value, _))) if value != self.task.value => {
+                    Ok(Some((value, _))) if !is_same_value(&value, &self.task.value) => {
                         Err(ExecuteError::NotInForce { value, words: words() })
                     }
                     Ok(read) => Ok(read.map(|(value, read)| {

@@ -7,8 +7,8 @@ use super::{attach, library, standstill};
 use sexton_hook_protocol::limits::{ANSWER_WAIT_MAX, STOP_ANSWER_WAIT_MAX};
 use sexton_hook_protocol::{
     COMPACT_FILES, ChangedOption, ColumnFamilyLoad, ColumnFamilyPointers, CompactFiles, CompactRange,
-    CompactionState, ErrorKind, FrameError, Hello, LOADS_MAX, OptionChange, OptionsScope, PROTOCOL_VERSION,
-    Request, Response, SetOptions, VerifiedColumnFamily, read, write,
+    CompactionState, ErrorKind, FrameError, Hello, LOADS_MAX, OptionChange, PROTOCOL_VERSION, Request,
+    Response, SetOptions, VerifiedColumnFamily, read, write,
 };
 use sexton_inspect::facts::Target;
 use sexton_tuner::evidence::SstFile;
@@ -287,19 +287,17 @@ impl HookClient {
         }
     }
 
-    /// Changes options of the running database, all of them or none: names and values as the OPTIONS file
+    /// Changes options of a column family, all of them or none: names and values as the OPTIONS file
     /// writes them. The hook puts back what they say when this agent is gone.
     ///
     /// # Errors
-    /// [`ErrorKind::Failed`] in [`ExecuteError::Hook`] with RocksDB's own words when it does not take them,
-    /// [`ErrorKind::Unsupported`] for options of the database before RocksDB 11.
+    /// [`ErrorKind::Failed`] in [`ExecuteError::Hook`] with RocksDB's own words when it does not take them.
     pub fn set_options(
         &mut self,
         column_family: &ColumnFamilyPointers,
-        scope: OptionsScope,
         options: &[OptionChange],
     ) -> Result<(), ExecuteError> {
-        let request = SetOptions { column_family: column_family.clone(), scope, options: options.to_vec() };
+        let request = SetOptions { column_family: column_family.clone(), options: options.to_vec() };
         match self.ask(&Request::SetOptions(request))? {
             Response::Done {} => Ok(()),
             other => Err(self.unexpected(other, "options that were set")),
@@ -469,7 +467,8 @@ fn attach_and_open(
 ) -> Result<UnixStream, ExecuteError> {
     // Before anything is put into its /tmp.
     attach::check_attachable(process)?;
-    let placed = library::place(process, &library::find(options.library.as_deref())?)?;
+    let placed =
+        library::place(process, &library::find(options.library.as_deref(), library::CLibrary::of(target))?)?;
     let module = target.module.path.to_str().ok_or_else(|| ExecuteError::Attach {
         pid: process.pid,
         reason: "the path of RocksDB's module is not UTF-8".to_owned(),

@@ -38,7 +38,7 @@ pub use exec::CommandExecutor;
 pub use executor::{Executor, Job, Jobs, POLL_INTERVAL};
 pub use hook::{HookClient, HookOptions, SharedHook};
 pub use hook_executor::HookExecutor;
-pub use library::{LIBRARY_FILE_NAME as HOOK_LIBRARY_FILE_NAME, find as find_hook_library};
+pub use library::{CLibrary, LIBRARY_FILE_NAME as HOOK_LIBRARY_FILE_NAME, find as find_hook_library};
 pub use properties::Properties;
 pub use sql::{ServerState, SqlExecutor};
 pub use sql_trouble::SqlTrouble;

@@ -3,6 +3,7 @@
 use super::error::ExecuteError;
 use super::process::{Directory, TargetProcess};
 use rustix::fs::{AtFlags, OFlags};
+use sexton_inspect::facts::{Target, TlsRecipe};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -19,11 +20,40 @@ const LIBRARY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Mode of a copy: everybody may load it, nobody may change it.
 const COPY_MODE: u32 = 0o555;
 
-/// Looks for the library: the one given, else beside the agent's program, else where packages put it.
+/// Folder beside the library for glibc, in which is the one for musl.
+const MUSL_DIRECTORY: &str = "musl";
+
+/// The C library of a target, which its hook has to be built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CLibrary {
+    Glibc,
+    Musl,
+}
+
+impl CLibrary {
+    /// That of `target`. What is not known to be musl is taken for glibc.
+    pub fn of(target: &Target) -> CLibrary {
+        match target.module.tls {
+            Some(TlsRecipe::MuslThreadVector { .. }) => CLibrary::Musl,
+            _ => CLibrary::Glibc,
+        }
+    }
+
+    /// Where the library for it lies, `library` being the one for glibc.
+    pub fn place(self, library: &Path) -> PathBuf {
+        match (self, library.parent(), library.file_name()) {
+            (CLibrary::Musl, Some(directory), Some(name)) => directory.join(MUSL_DIRECTORY).join(name),
+            _ => library.to_path_buf(),
+        }
+    }
+}
+
+/// Looks for the library: the one given, else beside the agent's program, else where packages put it; for
+/// musl in a folder there.
 ///
 /// # Errors
 /// [`ExecuteError::Library`] when it is in none of these places.
-pub fn find(given: Option<&Path>) -> Result<PathBuf, ExecuteError> {
+pub fn find(given: Option<&Path>, c_library: CLibrary) -> Result<PathBuf, ExecuteError> {
     let beside = std::env::current_exe().ok().and_then(|program| {
         // An update may have replaced the program's file while it runs.
         let program = PathBuf::from(program.to_str()?.trim_end_matches(" (deleted)").to_owned());
@@ -34,6 +64,7 @@ pub fn find(given: Option<&Path>) -> Result<PathBuf, ExecuteError> {
         Some(given) => vec![given.to_path_buf()],
         None => beside.into_iter().chain([package]).collect(),
     };
+    let places: Vec<PathBuf> = places.iter().map(|place| c_library.place(place)).collect();
     for place in &places {
         if place.is_file() {
             return std::fs::canonicalize(place)
@@ -149,8 +180,21 @@ mod tests {
 
     #[test]
     fn a_library_that_is_nowhere_names_the_places() {
-        let error = find(Some(Path::new("/nowhere/hook.so"))).unwrap_err().to_string();
+        let error = find(Some(Path::new("/nowhere/hook.so")), CLibrary::Glibc).unwrap_err().to_string();
         assert!(error.contains("/nowhere/hook.so"), "{error}");
+    }
+
+    #[test]
+    fn the_library_for_musl_lies_in_a_folder_beside_the_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("hook.so");
+        std::fs::write(&library, "glibc").unwrap();
+        let error = find(Some(&library), CLibrary::Musl).unwrap_err().to_string();
+        assert!(error.contains("/musl/hook.so"), "{error}");
+        std::fs::create_dir(folder.path().join("musl")).unwrap();
+        std::fs::write(folder.path().join("musl/hook.so"), "musl").unwrap();
+        let found = |c_library| std::fs::read_to_string(find(Some(&library), c_library).unwrap()).unwrap();
+        assert_eq!((found(CLibrary::Glibc), found(CLibrary::Musl)), ("glibc".into(), "musl".into()));
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl SettingTask {
                 only_from: None,
                 time_limit: set.timeout.duration(),
             })),
-            SettingChange::Option(_) | SettingChange::PerfLevel(_) => None,
+            SettingChange::Option(_) => None,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! RocksDB is not called here, and whether a database is still the one in which an option was changed is the
 //! guard's to say: this keeps account.
 
-use sexton_hook_protocol::{CHANGED_OPTIONS_MAX, ChangedOption, ColumnFamilyPointers, OptionsScope};
+use sexton_hook_protocol::{CHANGED_OPTIONS_MAX, ChangedOption, ColumnFamilyPointers};
 use std::ffi::CString;
 
 /// Tries to put an option back before it is given up: at one a second a minute, in which a full disk can be
@@ -23,7 +23,6 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Former {
     pub column_family: ColumnFamilyPointers,
-    pub scope: OptionsScope,
     pub name: CString,
     pub value: CString,
     tries: u32,
@@ -46,14 +45,9 @@ pub struct Changed {
 }
 
 impl Former {
-    fn is_of(&self, column_family: &ColumnFamilyPointers, scope: OptionsScope, name: &CString) -> bool {
-        let is_same_owner = match scope {
-            OptionsScope::ColumnFamily => self.column_family.id == column_family.id,
-            OptionsScope::Database => true,
-        };
+    fn is_of(&self, column_family: &ColumnFamilyPointers, name: &CString) -> bool {
         self.column_family.database == column_family.database
-            && self.scope == scope
-            && is_same_owner
+            && self.column_family.id == column_family.id
             && self.name == *name
     }
 }
@@ -75,15 +69,13 @@ impl Changed {
     }
 
     /// Notes changes that were made.
-    pub fn note(&mut self, column_family: &ColumnFamilyPointers, scope: OptionsScope, changes: &[Change]) {
+    pub fn note(&mut self, column_family: &ColumnFamilyPointers, changes: &[Change]) {
         for change in changes {
-            let known =
-                self.formers.iter().position(|former| former.is_of(column_family, scope, &change.name));
+            let known = self.formers.iter().position(|former| former.is_of(column_family, &change.name));
             match (known, &change.restore) {
                 (Some(at), None) => drop(self.formers.remove(at)),
                 (None, Some(restore)) if self.has_room(1) => self.formers.push(Former {
                     column_family: column_family.clone(),
-                    scope,
                     name: change.name.clone(),
                     value: restore.clone(),
                     tries: 0,
@@ -124,7 +116,6 @@ impl Changed {
         let shown = |former: &Former| ChangedOption {
             database: former.column_family.database,
             column_family_id: former.column_family.id,
-            scope: former.scope,
             name: former.name.to_string_lossy().into_owned(),
         };
         self.formers.iter().map(shown).collect()
@@ -150,7 +141,7 @@ mod tests {
     }
 
     fn noted(changed: &mut Changed, id: u32, change: Change) {
-        changed.note(&family(DATABASE, id), OptionsScope::ColumnFamily, &[change]);
+        changed.note(&family(DATABASE, id), &[change]);
     }
 
     /// Puts all back; gives names and values in the order in which that was done.
@@ -186,16 +177,6 @@ mod tests {
     }
 
     #[test]
-    fn options_of_a_database_are_one_whatever_the_column_family() {
-        let mut changed = Changed::default();
-        for id in 0..3 {
-            let jobs = [change("max_background_jobs", "4", Some("2"))];
-            changed.note(&family(DATABASE, id), OptionsScope::Database, &jobs);
-        }
-        assert_eq!(changed.list().len(), 1);
-    }
-
-    #[test]
     fn what_fails_is_tried_again_and_given_up_in_the_end() {
         let mut changed = Changed::default();
         noted(&mut changed, 0, change("trigger", "1000", Some("0")));
@@ -217,7 +198,7 @@ mod tests {
     fn a_database_that_is_another_one_by_now_is_forgotten() {
         let mut changed = Changed::default();
         noted(&mut changed, 0, change("trigger", "1000", Some("0")));
-        changed.note(&family(8, 0), OptionsScope::ColumnFamily, &[change("trigger", "1000", Some("0"))]);
+        changed.note(&family(8, 0), &[change("trigger", "1000", Some("0"))]);
         changed.retain(|database| database != 8);
         assert_eq!(changed.list().iter().map(|option| option.database).collect::<Vec<_>>(), [DATABASE]);
     }

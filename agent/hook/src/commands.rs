@@ -203,9 +203,6 @@ impl Hook {
         {
             return Err((ErrorKind::BadRequest, "the range holds no key: end is not above begin".to_owned()));
         }
-        if request.max_subcompactions.is_some() && !rocksdb.can_limit_subcompactions() {
-            return Err(unsupported("subcompactions cannot be limited"));
-        }
         self.enter(&rocksdb, &request.column_family)?;
         self.worker.start(rocksdb, Job::Compact(request)).map(|id| Response::Started { id })
     }
@@ -237,8 +234,7 @@ impl Hook {
         if request.options.is_empty() || request.options.len() > OPTIONS_MAX {
             return Err((ErrorKind::BadRequest, format!("one to {OPTIONS_MAX} options are set at a time")));
         }
-        let changes: Result<Vec<_>, _> =
-            request.options.iter().map(|asked| settable::change(request.scope, asked)).collect();
+        let changes: Result<Vec<_>, _> = request.options.iter().map(settable::change).collect();
         let changes = changes.map_err(|reason| (ErrorKind::BadRequest, reason))?;
         let rocksdb = self.rocksdb()?;
         let access = self.enter(&rocksdb, &request.column_family)?;
@@ -248,9 +244,9 @@ impl Hook {
         }
         let values: Vec<_> =
             changes.iter().map(|change| (change.name.clone(), change.value.clone())).collect();
-        match rocksdb.set_options(access.handles(), request.scope, &values) {
+        match rocksdb.set_options(access.handles(), &values) {
             Ok(()) => {
-                self.changed.note(&request.column_family, request.scope, &changes);
+                self.changed.note(&request.column_family, &changes);
                 GUARD.note_changed(request.column_family.database);
                 Ok(Response::Done {})
             }
@@ -260,7 +256,7 @@ impl Hook {
                 let restores = changes.into_iter().filter_map(|change| Some((change.name, change.restore?)));
                 let restores: Vec<_> = restores.collect();
                 if !restores.is_empty() {
-                    let _ = rocksdb.set_options(access.handles(), request.scope, &restores);
+                    let _ = rocksdb.set_options(access.handles(), &restores);
                 }
                 Err((ErrorKind::Failed, words))
             }
@@ -345,7 +341,7 @@ fn put_back_one(rocksdb: &RocksDb, former: &Former, known: &[ColumnFamilyPointer
             return PutBack::Gone;
         }
         let option = [(former.name.clone(), former.value.clone())];
-        match rocksdb.set_options(access.handles(), former.scope, &option) {
+        match rocksdb.set_options(access.handles(), &option) {
             Ok(()) => {
                 log::line(&format!("{:?} is {:?} again", former.name, former.value));
                 return PutBack::Done;

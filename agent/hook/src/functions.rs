@@ -13,8 +13,6 @@ pub struct CompactFunctions {
     pub options_destroy: unsafe extern "C" fn(*mut c_void),
     pub options_set_exclusive: unsafe extern "C" fn(*mut c_void, u8),
     pub options_set_bottommost: unsafe extern "C" fn(*mut c_void, u8),
-    /// Since RocksDB 8.
-    pub options_set_max_subcompactions: Option<unsafe extern "C" fn(*mut c_void, c_int)>,
     /// Since RocksDB 6.18; from what it writes the place of `CompactRangeOptions::canceled` is found.
     pub options_set_timestamp: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>,
     pub compact_range: unsafe extern "C" fn(
@@ -98,7 +96,7 @@ pub type Free = unsafe extern "C" fn(*mut c_void);
 
 #[derive(Clone, Copy)]
 pub struct OptionsFunctions {
-    pub of_column_family: unsafe extern "C" fn(
+    pub set: unsafe extern "C" fn(
         *mut Wrapper,
         *mut Wrapper,
         c_int,
@@ -106,16 +104,6 @@ pub struct OptionsFunctions {
         *const *const c_char,
         *mut *mut c_char,
     ),
-    /// Since RocksDB 11.
-    pub of_database: Option<
-        unsafe extern "C" fn(
-            *mut Wrapper,
-            c_int,
-            *const *const c_char,
-            *const *const c_char,
-            *mut *mut c_char,
-        ),
-    >,
     pub free: Free,
 }
 
@@ -193,13 +181,12 @@ impl Symbols {
     /// The functions for range compaction; `None` if one is missing.
     pub fn compact(&mut self) -> Option<CompactFunctions> {
         // SAFETY: the fields' types are the signatures in c.h.
-        let (create, destroy, exclusive, bottommost, subcompactions, timestamp, compact) = unsafe {
+        let (create, destroy, exclusive, bottommost, timestamp, compact) = unsafe {
             (
                 self.function(c"rocksdb_compactoptions_create"),
                 self.function(c"rocksdb_compactoptions_destroy"),
                 self.function(c"rocksdb_compactoptions_set_exclusive_manual_compaction"),
                 self.function(c"rocksdb_compactoptions_set_bottommost_level_compaction"),
-                self.function(c"rocksdb_compactoptions_set_max_subcompactions"),
                 self.function(c"rocksdb_compactoptions_set_full_history_ts_low"),
                 self.function(c"rocksdb_compact_range_cf_opt"),
             )
@@ -209,7 +196,6 @@ impl Symbols {
             options_destroy: destroy?,
             options_set_exclusive: exclusive?,
             options_set_bottommost: bottommost?,
-            options_set_max_subcompactions: subcompactions,
             options_set_timestamp: timestamp,
             compact_range: compact?,
         })
@@ -269,17 +255,12 @@ impl Symbols {
         })
     }
 
-    /// The functions for changing options; `None` if one is missing that every RocksDB has.
+    /// The functions for changing options; `None` if one is missing.
     pub fn options(&mut self) -> Option<OptionsFunctions> {
         // SAFETY: the fields' types are the signatures in c.h.
-        let (of_column_family, of_database, free) = unsafe {
-            (
-                self.function(c"rocksdb_set_options_cf"),
-                self.function(c"rocksdb_set_db_options"),
-                self.function(c"rocksdb_free"),
-            )
-        };
-        Some(OptionsFunctions { of_column_family: of_column_family?, of_database, free: free? })
+        let (set, free) =
+            unsafe { (self.function(c"rocksdb_set_options_cf"), self.function(c"rocksdb_free")) };
+        Some(OptionsFunctions { set: set?, free: free? })
     }
 
     /// Where the owners' functions are; `~T` has two forms, with (D0) and without (D1) giving back the

@@ -7,7 +7,7 @@
 //! the application's own.
 
 use crate::access::{Access, Failure, enter};
-use crate::rocksdb::{CompactOptions, Failed, LiveFile, RocksDb};
+use crate::rocksdb::{Failed, LiveFile, RocksDb};
 use crate::{cancel, limit, log, pages, thread};
 use sexton_hook_protocol::limits::{CANCEL_WAIT_MAX, STOP_WAIT_MAX};
 use sexton_hook_protocol::{
@@ -334,15 +334,11 @@ fn compact_files(rocksdb: &RocksDb, request: &CompactFiles, access: &Access<'_>)
 fn compact(rocksdb: &RocksDb, request: &CompactRange, access: &Access<'_>) -> Result<(), String> {
     let begin = request.begin.as_bytes();
     let limit = request.end.as_ref().map(KeyBytes::as_bytes).map(|end| limit::inclusive(begin, end));
-    let how = CompactOptions {
-        bottommost: request.bottommost,
-        max_subcompactions: request.max_subcompactions.and_then(|count| c_int::try_from(count).ok()),
-    };
     let errors_before = background_errors(rocksdb, access);
     if access.is_ending() {
         return Ok(());
     }
-    if !rocksdb.compact_range(access.handles(), begin, limit.as_deref(), how) {
+    if !rocksdb.compact_range(access.handles(), begin, limit.as_deref(), request.bottommost) {
         return Err("RocksDB gave no options for a compaction".to_owned());
     }
     match (errors_before, background_errors(rocksdb, access)) {

@@ -9,9 +9,7 @@ use crate::functions::{
 };
 use crate::panics::Scope;
 use crate::{cancel, maps, module};
-use sexton_hook_protocol::{
-    BottommostLevelCompaction, CANCEL_FLAG, COMPACT_FILES, OptionsScope, PROPERTY_VALUE_BYTES_MAX,
-};
+use sexton_hook_protocol::{BottommostLevelCompaction, CANCEL_FLAG, COMPACT_FILES, PROPERTY_VALUE_BYTES_MAX};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 
 /// Bytes of RocksDB's own words on a failure that are kept.
@@ -71,13 +69,6 @@ impl Database {
     pub unsafe fn new(database: u64) -> Database {
         Database(Wrapper::around(database))
     }
-}
-
-/// Options of a range compaction.
-#[derive(Clone, Copy)]
-pub struct CompactOptions {
-    pub bottommost: BottommostLevelCompaction,
-    pub max_subcompactions: Option<c_int>,
 }
 
 /// How RocksDB's words begin where it has not begun something that may go later (`Status::Aborted`).
@@ -175,11 +166,6 @@ impl RocksDb {
         self.compact.is_some()
     }
 
-    /// Whether a range compaction can be told how many threads to use.
-    pub fn can_limit_subcompactions(&self) -> bool {
-        self.compact.is_some_and(|functions| functions.options_set_max_subcompactions.is_some())
-    }
-
     /// Compacts the closed range `[begin, limit]` and returns when RocksDB is done with it. An empty
     /// `begin` and a `limit` of `None` are the ends of the column family. `false` where this RocksDB
     /// lacks the functions.
@@ -188,7 +174,7 @@ impl RocksDb {
         mut handles: Handles,
         begin: &[u8],
         limit: Option<&[u8]>,
-        how: CompactOptions,
+        level: BottommostLevelCompaction,
     ) -> bool {
         let Some(functions) = self.compact else { return false };
         let start = if begin.is_empty() { std::ptr::null() } else { begin.as_ptr().cast::<c_char>() };
@@ -204,12 +190,7 @@ impl RocksDb {
                 return false;
             }
             (functions.options_set_exclusive)(options, 0);
-            (functions.options_set_bottommost)(options, bottommost(how.bottommost));
-            if let (Some(set), Some(threads)) =
-                (functions.options_set_max_subcompactions, how.max_subcompactions)
-            {
-                set(options, threads);
-            }
+            (functions.options_set_bottommost)(options, bottommost(level));
             if let Some(word) = self.canceled_word {
                 cancel::set(options, word);
             }
@@ -297,13 +278,8 @@ impl RocksDb {
         }
     }
 
-    /// Changes options, all or none.
-    pub fn set_options(
-        &self,
-        mut handles: Handles,
-        scope: OptionsScope,
-        options: &[(CString, CString)],
-    ) -> Result<(), Failed> {
+    /// Changes options of a column family, all or none.
+    pub fn set_options(&self, mut handles: Handles, options: &[(CString, CString)]) -> Result<(), Failed> {
         let functions = self.options.ok_or(Failed::Missing)?;
         let names: Vec<*const c_char> = options.iter().map(|(name, _)| name.as_ptr()).collect();
         let values: Vec<*const c_char> = options.iter().map(|(_, value)| value.as_ptr()).collect();
@@ -312,20 +288,7 @@ impl RocksDb {
         let (database, column_family) = (handles.database(), handles.column_family());
         // SAFETY: as for compactions; both lists have `count` NUL-terminated strings that outlive the call.
         unsafe {
-            match (scope, functions.of_database) {
-                (OptionsScope::ColumnFamily, _) => {
-                    (functions.of_column_family)(
-                        database,
-                        column_family,
-                        count,
-                        names,
-                        values,
-                        &raw mut error,
-                    );
-                }
-                (OptionsScope::Database, Some(set)) => set(database, count, names, values, &raw mut error),
-                (OptionsScope::Database, None) => return Err(Failed::Missing),
-            }
+            (functions.set)(database, column_family, count, names, values, &raw mut error);
             outcome(error, functions.free)
         }
     }

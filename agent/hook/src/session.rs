@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use sexton_hook_protocol::{
         BottommostLevelCompaction, COMPACT_FILES_MAX, ColumnFamilyPointers, CompactFiles, CompactRange,
-        KeyBytes, LOADS_MAX, OptionChange, OptionsScope, SetOptions,
+        KeyBytes, LOADS_MAX, OptionChange, SetOptions,
     };
     use std::io::Write;
     use std::os::fd::AsFd;
@@ -239,11 +239,9 @@ mod tests {
             begin: KeyBytes::default(),
             end: None,
             bottommost: BottommostLevelCompaction::Force,
-            max_subcompactions: None,
         };
         let options = SetOptions {
             column_family: pointers(),
-            scope: OptionsScope::ColumnFamily,
             options: vec![change("max_sequential_skip_in_iterations", "16", Some("8"))],
         };
         let with = |option: OptionChange| {

@@ -1,11 +1,11 @@
 //! Which options may be set, and to what: whatever comes over the socket, no value does the host harm.
 //!
 //! RocksDB takes options that stop its writers, and some of its builds have assertions compiled in that end
-//! the program for a value which does not fit another one. So the list is closed. All but the first two are
+//! the program for a value which does not fit another one. So the list is closed. They are
 //! what Sexton has a use for.
 
 use crate::changed::Change;
-use sexton_hook_protocol::{OptionChange, OptionsScope};
+use sexton_hook_protocol::OptionChange;
 use std::ffi::CString;
 
 /// Longest number: digits before and behind a point, as OPTIONS files write them.
@@ -14,54 +14,25 @@ const NUMBER_BYTES_MAX: usize = 24;
 /// An option that may be set.
 struct Settable {
     name: &'static str,
-    scope: OptionsScope,
     values: std::ops::RangeInclusive<f64>,
     /// Whether 0 is allowed as well, and switches it off.
     has_off: bool,
 }
 
-const SETTABLE: [Settable; 5] = [
+const SETTABLE: [Settable; 4] = [
     // Entries that a reader steps over before it seeks instead; every RocksDB has it.
-    Settable {
-        name: "max_sequential_skip_in_iterations",
-        scope: OptionsScope::ColumnFamily,
-        values: 1.0..=1e9,
-        has_off: false,
-    },
-    // More threads than that are nobody's intention.
-    Settable {
-        name: "max_background_jobs",
-        scope: OptionsScope::Database,
-        values: 2.0..=64.0,
-        has_off: false,
-    },
+    Settable { name: "max_sequential_skip_in_iterations", values: 1.0..=1e9, has_off: false },
     // With fewer than that nearly every scan would flush, and L0 files would stop the writers.
-    Settable {
-        name: "memtable_op_scan_flush_trigger",
-        scope: OptionsScope::ColumnFamily,
-        values: 100.0..=1e9,
-        has_off: true,
-    },
-    Settable {
-        name: "min_tombstones_for_range_conversion",
-        scope: OptionsScope::ColumnFamily,
-        values: 2.0..=1e9,
-        has_off: true,
-    },
+    Settable { name: "memtable_op_scan_flush_trigger", values: 100.0..=1e9, has_off: true },
+    Settable { name: "min_tombstones_for_range_conversion", values: 2.0..=1e9, has_off: true },
     // Compactions per read; every read would bring about some with more.
-    Settable {
-        name: "read_triggered_compaction_threshold",
-        scope: OptionsScope::ColumnFamily,
-        values: 0.000_1..=0.1,
-        has_off: true,
-    },
+    Settable { name: "read_triggered_compaction_threshold", values: 0.000_1..=0.1, has_off: true },
 ];
 
 /// The change that is asked for, as RocksDB takes it, where its option may be set so and later be put back;
 /// else why not.
-pub fn change(scope: OptionsScope, asked: &OptionChange) -> Result<Change, String> {
-    let Some(settable) = SETTABLE.iter().find(|known| known.name == asked.name && known.scope == scope)
-    else {
+pub fn change(asked: &OptionChange) -> Result<Change, String> {
+    let Some(settable) = SETTABLE.iter().find(|known| known.name == asked.name) else {
         return Err(format!("{:?} is not among the options that the hook sets", asked.name));
     };
     Ok(Change {
@@ -99,7 +70,7 @@ mod tests {
 
     fn set(name: &str, value: &str, restore: Option<&str>) -> Result<(), String> {
         let asked = OptionChange { name: name.into(), value: value.into(), restore: restore.map(Into::into) };
-        change(OptionsScope::ColumnFamily, &asked).map(|_| ())
+        change(&asked).map(|_| ())
     }
 
     /// With a trigger of 3 a RocksDB that has its assertions compiled in ended its program.
@@ -109,7 +80,7 @@ mod tests {
         {
             assert!(set(name, "33", None).is_err(), "{name}");
         }
-        // An option of the database is none of a column family.
+        // An option of the database.
         assert!(set("max_background_jobs", "3", None).is_err());
     }
 

@@ -5,6 +5,7 @@ use super::process::means_gone;
 use super::tls::TlsError;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Why [`inspect`](super::inspect::Inspector::inspect) gave no target.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,10 @@ pub enum InspectError {
     Unsupported { pid: u32, path: PathBuf, what: String },
     #[error("the thread-local storage of {} in process {pid} cannot be found: {source}", path.display())]
     ThreadLocalStorage { pid: u32, path: PathBuf, source: TlsError },
+    #[error(
+        "process {pid} has not answered within {waited:?}: whoever reads its memory or its files has to wait"
+    )]
+    Unresponsive { pid: u32, waited: Duration },
     #[error("cannot read {} of process {pid}: {source}", path.display())]
     Io { pid: u32, path: PathBuf, source: io::Error },
 }
@@ -79,6 +84,10 @@ impl InspectError {
                 "Only x86-64 processes with the GNU C library can be watched."
             }
             InspectError::ThreadLocalStorage { source, .. } => source.remedy(),
+            InspectError::Unresponsive { .. } => {
+                "See whether it has files or memory on a file system that hangs (`grep -E 'nfs|fuse' \
+                 /proc/PID/mounts`). All other processes are watched meanwhile."
+            }
             InspectError::Io { .. } => "See the system's message; try again if it was passing.",
         }
     }

@@ -65,8 +65,9 @@ impl Inspector {
         self.look_into(pid)
     }
 
-    /// As [`Inspector::inspect_all`], of a process that nobody asked for: our own executable is left out as
-    /// in [`Inspector::discover`], and it costs little where there is no RocksDB, still less the next time.
+    /// As [`Inspector::inspect_all`], of a process that nobody asked for: our own executable, which has a
+    /// RocksDB inside for its own use, is left out, and it costs little where there is no RocksDB, still less
+    /// the next time.
     pub fn glance(&mut self, pid: u32) -> Result<Vec<Target>, InspectError> {
         let mappings = read_maps(pid)?.fingerprint();
         let nothing = InspectError::NoRocksDb { pid, hint: None };
@@ -103,32 +104,6 @@ impl Inspector {
             return Err(InspectError::NoRocksDb { pid, hint: None });
         }
         self.look_into(pid)
-    }
-
-    /// Looks into all processes but those of our own executable, which has a RocksDB inside for its own
-    /// use. Processes without RocksDB and those that end meanwhile are left out; of the processes that may
-    /// not be looked into only the first is reported. A process with several copies of RocksDB gives
-    /// several targets, the primary first.
-    pub fn discover(&mut self) -> Vec<Result<Target, InspectError>> {
-        self.searcher.begin_round();
-        let mut results = Vec::new();
-        let mut denied = false;
-        let own = executable_identity("self");
-        for pid in pids() {
-            if own.is_some() && own == executable_identity(&pid.to_string()) {
-                continue;
-            }
-            match self.look_into(pid) {
-                Ok(targets) => results.extend(targets.into_iter().map(Ok)),
-                Err(InspectError::NoRocksDb { .. } | InspectError::NoSuchProcess { .. }) => {}
-                Err(InspectError::PermissionDenied { .. }) if denied => {}
-                Err(error) => {
-                    denied |= matches!(error, InspectError::PermissionDenied { .. });
-                    results.push(Err(error));
-                }
-            }
-        }
-        results
     }
 
     /// Whatever goes wrong with a process that ended meanwhile, went wrong because it ended.

@@ -24,6 +24,7 @@ pub mod library;
 pub mod library_child;
 mod linker;
 pub mod links;
+pub mod log_sizes;
 pub mod maps;
 pub mod memory;
 mod mini_debug_info;

@@ -258,6 +258,15 @@ pub enum EventKind {
         change: ThrottleChange,
         reason: String,
     },
+    /// Somebody else has changed a throttle from the value that was set. The wanted one is set again, or the
+    /// policy yields.
+    ThrottleChanged {
+        #[serde(flatten)]
+        change: ThrottleChange,
+        /// The value that was set.
+        set: String,
+        yields: bool,
+    },
     /// An action was under way when an earlier run of the agent ended.
     Interrupted {
         #[serde(flatten)]
@@ -355,6 +364,7 @@ impl EventKind {
                 end.state == EndName::Failed
             }
             EventKind::ThrottleFailed { .. }
+            | EventKind::ThrottleChanged { .. }
             | EventKind::Interrupted { .. }
             | EventKind::TargetGone { .. }
             | EventKind::TargetUnresponsive { .. }
@@ -417,6 +427,12 @@ impl Display for ThrottleChange {
     }
 }
 
+/// That somebody else has changed a throttle, and what is done about it.
+fn changed(formatter: &mut Formatter<'_>, change: &ThrottleChange, set: &str, yields: bool) -> Result {
+    let then = if yields { "it is left alone" } else { "what is wanted is set again" };
+    write!(formatter, "{change}, which somebody else has set: it had been set to {set}; {then}")
+}
+
 impl Display for EventKind {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
         match self {
@@ -456,6 +472,7 @@ impl Display for EventKind {
             }
             EventKind::OptionsRestored { change, reason } => write!(formatter, "{change} again: {reason}"),
             EventKind::ThrottleRestored { change, reason } => write!(formatter, "{change} again: {reason}"),
+            EventKind::ThrottleChanged { change, set, yields } => changed(formatter, change, set, *yields),
             EventKind::Interrupted { subject, reason } => {
                 write!(formatter, "{subject} interrupted: {reason}")
             }
@@ -596,6 +613,11 @@ pub mod tests {
             EventKind::ThrottleRestored {
                 change: ThrottleChange { target: "java-1".into(), name: "limit".into(), value: "7".into() },
                 reason: reason.clone(),
+            },
+            EventKind::ThrottleChanged {
+                change: ThrottleChange { target: "java-1".into(), name: "limit".into(), value: "9".into() },
+                set: "7".into(),
+                yields: true,
             },
             EventKind::Interrupted { subject: subject.clone(), reason: reason.clone() },
             EventKind::TargetGone { subject, pid: 1 },

@@ -68,6 +68,8 @@ records!(
     sexton_learnt,
     sexton_file_id,
     sexton_file,
+    sexton_family_id,
+    sexton_family,
     sexton_totals,
     sexton_thread_reading,
     sexton_process_event,

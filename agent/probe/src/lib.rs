@@ -48,8 +48,8 @@ pub use sentinel::{Sentinel, SentinelReading, Totals, TotalsBy, TotalsReader};
 pub use sexton_inspect::facts::ThreadLevel;
 pub use site::{ProbeHits, Site, SiteHits};
 pub use window::{
-    Attached, Closed, Closing, FileFetches, OPERATIONS_KEPT_MAX, OpenWindow, Stopped, Unattached,
-    WindowResult, Windows,
+    Attached, Closed, Closing, FamilyWaits, FileFetches, OPERATIONS_KEPT_MAX, OpenWindow, Stopped,
+    Unattached, WindowResult, Windows,
 };
 
 /// Index into the kernel's tables; one for each target watched at the same time. A process with two copies of

@@ -49,7 +49,7 @@ impl Loader {
         }
     }
 
-    /// The mechanism to arm probes with: the one that is wanted, where loader and kernel have it, else the
+    /// The mechanism to attach probes with: the one that is wanted, where loader and kernel have it, else the
     /// best.
     pub fn mechanism(
         self,

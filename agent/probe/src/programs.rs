@@ -4,9 +4,10 @@
 //! What the numbers in the maps mean is the window's business.
 
 use super::abi::{
-    SEXTON_FILES_MAX, SEXTON_ITERATORS_MAX, SEXTON_THREADS_MAX, sexton_file, sexton_file_id, sexton_identity,
-    sexton_iterator_id, sexton_learnt, sexton_operation, sexton_process, sexton_recipe, sexton_spending,
-    sexton_thread, sexton_thread_id, sexton_totals,
+    SEXTON_FAMILIES_MAX, SEXTON_FILES_MAX, SEXTON_ITERATORS_MAX, SEXTON_THREADS_MAX, sexton_family,
+    sexton_family_id, sexton_file, sexton_file_id, sexton_identity, sexton_iterator_id, sexton_learnt,
+    sexton_operation, sexton_process, sexton_recipe, sexton_spending, sexton_thread, sexton_thread_id,
+    sexton_totals,
 };
 use super::haste::Haste;
 use super::loader::{Attachment, Loaded, Loader, Map, Ring, UprobePoint, Uprobes};
@@ -26,6 +27,7 @@ pub struct Programs {
     identities: Map,
     learnt_offsets: Map,
     files: Map,
+    families: Map,
     totals: Map,
     granted: Map,
     spending: Map,
@@ -81,6 +83,7 @@ impl Programs {
             identities: map("sexton_identities")?,
             learnt_offsets: map("sexton_learnt_offsets")?,
             files: map("sexton_files")?,
+            families: map("sexton_families")?,
             totals: map("sexton_totals")?,
             processes: if has_cookies { None } else { Some(map("sexton_processes")?) },
             ring: object.ring("sexton_records", Box::new(take))?,
@@ -170,6 +173,13 @@ impl Programs {
         Ok(entries.filter(|(id, _)| id.slot == slot).map(|(id, file)| (id.file, file)).collect())
     }
 
+    /// What a slot's operations have waited for, by the address of their `ColumnFamilyData`.
+    pub fn families(&self, slot: Slot) -> Result<Vec<(u64, sexton_family)>, ProbeError> {
+        let entries = self.families.entries::<sexton_family_id, _>(SEXTON_FAMILIES_MAX)?.into_iter();
+        let of_slot = entries.filter(|(id, _)| id.slot == slot);
+        Ok(of_slot.map(|(id, family)| (id.column_family_data, family)).collect())
+    }
+
     /// Removes every account of a slot: the next window begins anew.
     pub fn forget(&self, slot: Slot) -> Result<(), ProbeError> {
         for (thread_id, _) in self.threads(slot)? {
@@ -180,6 +190,9 @@ impl Programs {
         }
         for (file, _) in self.files(slot)? {
             self.files.remove(&sexton_file_id { file, slot, padding: 0 });
+        }
+        for (column_family_data, _) in self.families(slot)? {
+            self.families.remove(&sexton_family_id { column_family_data, slot, padding: 0 });
         }
         let identities =
             self.identities.entries::<sexton_iterator_id, sexton_identity>(SEXTON_ITERATORS_MAX)?;

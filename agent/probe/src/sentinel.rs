@@ -17,7 +17,7 @@ use serde::Serialize;
 use sexton_inspect::facts::{Target, ThreadLevel};
 use sexton_tuner::evidence::Counters;
 use sexton_tuner::price_correction::Work;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -127,6 +127,12 @@ impl SentinelReading {
     /// Totals of each living thread that has counters.
     pub fn thread_counters(&self) -> Vec<Counters> {
         self.by_thread.values().map(|work| work.counters).collect()
+    }
+
+    /// The sum over all threads but the living ones that are named.
+    pub fn total_without(&self, threads: &HashSet<u32>) -> Counters {
+        let named = self.by_thread.iter().filter(|((id, _), _)| threads.contains(id));
+        named.fold(self.total, |total, (_, work)| total.minus(work.counters))
     }
 
     /// What each thread has done since an earlier reading; those that began since, or have set their counters

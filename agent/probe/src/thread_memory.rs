@@ -5,20 +5,16 @@
 //! page of a file system that hangs holds up its own target and nobody else.
 
 use super::abi::{
+    SEXTON_DTV_MUSL_SLOT_BYTES, SEXTON_DTV_OFFSET, SEXTON_DTV_SLOT_BYTES, SEXTON_DTV_UNALLOCATED,
     SEXTON_OFFSET_ABSENT, SEXTON_READING_FAILED, SEXTON_READING_HAS_COUNTERS, SEXTON_READING_HAS_PERF_LEVEL,
     SEXTON_SKIP_WORDS, sexton_counters, sexton_recipe, sexton_thread_reading,
 };
 use sexton_inspect::memory::{self, MemoryError};
 
-/// Of the pointer to the dynamic thread vector, from the thread pointer.
-const VECTOR_OFFSET: u64 = 8;
-
-/// Bytes of a slot of the vector, and how far before it its length stands.
-const GLIBC_SLOT_BYTES: u64 = 16;
-const MUSL_SLOT_BYTES: u64 = 8;
-
-/// What glibc has in the slot of a module that the thread has not touched.
-const UNALLOCATED: u64 = u64::MAX;
+// bindgen takes words of all ones for -1.
+const UNALLOCATED: u64 = SEXTON_DTV_UNALLOCATED as u64;
+const GLIBC_SLOT_BYTES: u64 = SEXTON_DTV_SLOT_BYTES as u64;
+const MUSL_SLOT_BYTES: u64 = SEXTON_DTV_MUSL_SLOT_BYTES as u64;
 
 /// Words of `{block_cache_hit_count, block_read_count, block_read_byte}`.
 const BLOCK_WORDS: usize = 3;
@@ -89,7 +85,7 @@ fn block(pid: u32, recipe: &sexton_recipe, thread_pointer: u64) -> Result<Option
     }
     let (slot_bytes, length_before) =
         if recipe.has_musl_vector != 0 { (MUSL_SLOT_BYTES, 0) } else { (GLIBC_SLOT_BYTES, GLIBC_SLOT_BYTES) };
-    let vector = memory::read_u64(pid, thread_pointer.wrapping_add(VECTOR_OFFSET))?;
+    let vector = memory::read_u64(pid, thread_pointer.wrapping_add(SEXTON_DTV_OFFSET.into()))?;
     let length = memory::read_u64(pid, vector.wrapping_sub(length_before))?;
     // A vector that is too short belongs to a thread older than the module.
     if recipe.module_id > length {

@@ -18,8 +18,8 @@
 //! up to its last event only.
 
 use super::abi::{
-    Record, SEXTON_FETCH_FILE_UNKNOWN, SEXTON_TOMBSTONES_PER_RESEEK, SEXTON_WEIGHT_MAX, sexton_file,
-    sexton_operation, sexton_recipe, sexton_totals,
+    Record, SEXTON_FETCH_FILE_UNKNOWN, SEXTON_TOMBSTONES_PER_RESEEK, SEXTON_WEIGHT_MAX, sexton_family,
+    sexton_file, sexton_operation, sexton_recipe, sexton_totals,
 };
 use super::account::ThreadKey;
 use super::operation::Operation;
@@ -29,9 +29,11 @@ use super::settle::settle;
 use super::site::{PlacedSite, ProbeHits, placed_sites};
 use super::{Credit, Loader, Mechanism, ProbeError, SentinelReading, Slot, Totals, TotalsBy, TotalsReader};
 use sexton_inspect::facts::{Target, TargetId};
+use sexton_inspect::identity::Addresses;
 use sexton_tuner::evidence::{BlockFetches, Counters, Window};
 use sexton_tuner::latency::{Latencies, LatencyHistogram};
 use sexton_tuner::sampling::{RECORDS_MANY, Sampling};
+use sexton_tuner::waits::{Spread, Waits};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
@@ -141,6 +143,14 @@ pub struct FileFetches {
     pub latency_histogram: Vec<u64>,
 }
 
+/// What the operations of one column family waited for in a window, recorded or not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FamilyWaits {
+    /// Database and handle are 0 when no iterator's creation was seen, and all are where nothing is known.
+    pub addresses: Addresses,
+    pub waits: Waits,
+}
+
 #[derive(Clone, Debug)]
 pub struct WindowResult {
     /// How the probes were armed.
@@ -149,6 +159,8 @@ pub struct WindowResult {
     pub operations: Vec<Operation>,
     /// Files that blocks were read from.
     pub files: Vec<FileFetches>,
+    /// What operations waited for, by column family.
+    pub families: Vec<FamilyWaits>,
     pub window: Window,
     /// Who counted the window's total.
     pub totals_by: TotalsBy,
@@ -407,6 +419,8 @@ impl Windows {
         operations_recorded += still_open.len() as u64;
         records.operations.extend(still_open);
         let files = self.files(&window)?;
+        let families = self.programs.families(window.prepared.slot)?.into_iter();
+        let families = families.map(FamilyWaits::from_entry).collect();
         self.forget(window.prepared.slot)?;
         self.sampling.entry(window.prepared.slot).or_default().note_window(operations_recorded);
         let attributed = Counters::from(totals.attributed).plus(settled.attributed);
@@ -421,6 +435,7 @@ impl Windows {
         Ok(WindowResult {
             mechanism: self.mechanism(),
             files,
+            families,
             window: Window {
                 duration_ns,
                 operations: totals.operations + operations_open,
@@ -483,6 +498,21 @@ impl Windows {
             self.learnt_for.insert(slot, learner);
         }
         Ok(())
+    }
+}
+
+impl FamilyWaits {
+    fn from_entry((column_family_data, counted): (u64, sexton_family)) -> FamilyWaits {
+        let sexton_family { database, column_family_handle, .. } = counted;
+        FamilyWaits {
+            addresses: Addresses { database, column_family_handle, column_family_data },
+            waits: Waits {
+                seeks: Spread::new(&counted.seek_histogram, counted.seek_ns),
+                lists: Spread::new(&counted.list_histogram, counted.list_ns),
+                block_reads: Spread::new(&counted.block_read_histogram, counted.block_read_ns),
+                tombstones: Spread::new(&counted.tombstone_histogram, counted.tombstones),
+            },
+        }
     }
 }
 

@@ -22,8 +22,8 @@ use sexton_tuner::range::KeyRange;
 use sexton_tuner::reprice::as_of_now;
 use sexton_tuner::run::{
     ActionKind, Admission, DeviceId, KeptSetting, Offer, RejectedBy, Rejection, SettingChange, Subject,
-    is_same_value,
 };
+use sexton_tuner::throttle::is_same_value;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;

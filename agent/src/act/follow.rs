@@ -9,15 +9,24 @@ use sexton_tuner::policy::Mode;
 use sexton_tuner::run::{Action, ActionId, ActionKind, ActionState, Event};
 use std::time::Instant;
 
+/// What somebody wants cancelled.
+#[derive(Debug, Default)]
+pub struct Cancelled {
+    /// Whatever runs.
+    pub all: bool,
+    /// These actions.
+    pub ids: Vec<ActionId>,
+}
+
 impl Actor {
     /// Takes what is under way a step further; where something has ended, its device is free for the next.
     /// `may_begin`: the agent does not end.
-    pub fn follow(&mut self, observer: &mut Observer, is_cancelled: bool, may_begin: bool) {
-        if is_cancelled {
-            self.cancel_all(observer, "it was asked for", |state| {
-                matches!(state, ActionState::Running(_) | ActionState::Paused(_))
-            });
-        }
+    pub fn follow(&mut self, observer: &mut Observer, cancelled: &Cancelled, may_begin: bool) {
+        let is_cancelled =
+            |action: &Action| is_under_way(action) && (cancelled.all || cancelled.ids.contains(&action.id));
+        let ids =
+            self.ledger.actions().filter(|action| is_cancelled(action)).map(|action| action.id).collect();
+        self.cancel_each(observer, ids, "it was asked for");
         self.notice_lost(observer);
         self.tick(observer);
         self.look_at_paused(observer);

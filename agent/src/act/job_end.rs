@@ -30,22 +30,27 @@ pub fn ended(result: Result<JobOutcome, ExecuteError>, bytes_written: Option<u64
                 may_run_on: may_run_on(&error),
             })
         },
-        Ok(JobOutcome { end: Ending::NotBegun { reason }, .. }) => not_begun(reason),
-        Ok(outcome) => JobEnd {
-            duration: outcome.duration,
-            bytes_replaced: outcome.bytes_replaced,
-            bytes_flushed: outcome.bytes_flushed,
-            bytes_written,
-            deletions_before: outcome.deletions_before,
-            deletions_after: outcome.deletions_after,
-            message: outcome.command.map(|command| command.in_words()),
-            ..JobEnd::new(match outcome.end {
-                Ending::Done => JobResult::Done,
-                Ending::Cancelled { reason } | Ending::NotBegun { reason } => JobResult::Cancelled(reason),
-            })
-        },
+        Ok(outcome) => of_outcome(outcome, bytes_written),
     };
     Event::Job(JobStatus::Ended(end))
+}
+
+fn of_outcome(outcome: JobOutcome, bytes_written: Option<u64>) -> JobEnd {
+    let result = match outcome.end {
+        Ending::NotBegun { reason } => return not_begun(reason),
+        Ending::Cancelled { reason } => JobResult::Cancelled(reason),
+        Ending::Done => JobResult::Done,
+    };
+    JobEnd {
+        duration: outcome.duration,
+        bytes_replaced: outcome.bytes_replaced,
+        bytes_flushed: outcome.bytes_flushed,
+        bytes_written,
+        deletions_before: outcome.deletions_before,
+        deletions_after: outcome.deletions_after,
+        message: outcome.command.map(|command| command.in_words()),
+        ..JobEnd::new(result)
+    }
 }
 
 /// Nothing was done and nothing written; the next plan weighs it anew.

@@ -24,6 +24,8 @@ mod throttle_values;
 mod throttles;
 mod verify;
 
+pub use follow::Cancelled;
+
 use crate::inbox::Post;
 use acting::Acting;
 use inquiry::Inquiry;

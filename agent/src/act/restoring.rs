@@ -87,6 +87,12 @@ impl Actor {
         known.is_being_restored = false;
         let event = match &value {
             Ok(value) => {
+                // What somebody else has set is still somebody else's.
+                if value.is_none() || *value == kept.restore {
+                    known.set = None;
+                }
+                // Its number goes on from what is in force now.
+                self.throttles.controllers.remove(&name);
                 if let Some(value) = value.clone() {
                     known.take_read(value, jiff::Timestamp::now());
                 }

@@ -70,7 +70,7 @@ impl Actor {
                 SettingKind::Throttle if kept.is_restorable() => {
                     warn!(target, throttle = setting, "left to the next agent to restore");
                 }
-                SettingKind::Throttle | SettingKind::PerfLevel => {}
+                SettingKind::Throttle => {}
             }
         }
     }
@@ -185,7 +185,6 @@ fn is_allowed(policy: &Policy, watched: &Watched, kept: &KeptSetting) -> bool {
             SettingKind::Throttle => {
                 entry.throttles.iter().any(|throttle| throttle.name == kept.setting.name)
             }
-            _ => true,
         };
         policy.mode_of(entry) == Mode::Act && is_meant
     })

@@ -10,18 +10,19 @@ use super::job_end::ended_badly;
 use super::throttle_values::ThrottleRead;
 use crate::observe::Observer;
 use crate::session::{Baseline, ReportedStatus};
-use sexton_execute::{ExecuteError, JobOutcome, SettingTask, Task};
+use sexton_execute::{ExecuteError, JobOutcome, SettingTask, Task, ThrottleTask};
 use sexton_inspect::facts::ProcessId;
-use sexton_journal::{ThrottleKey, clock};
+use sexton_journal::{EventKind, ThrottleChange, ThrottleKey, clock};
+use sexton_tuner::controller::Situation;
 use sexton_tuner::guard::Readings;
 use sexton_tuner::plan::SetThrottle;
-use sexton_tuner::policy::Mode;
+use sexton_tuner::policy::{Mode, WhenChanged};
 use sexton_tuner::run::{
     Action, ActionId, ActionKind, ActionState, Admission, Event, JobEnd, JobResult, JobStatus, Offer,
     SettingChange,
 };
 use sexton_tuner::throttle::{
-    KnownThrottles, ThrottleFailure, ThrottleSetting, ThrottleState, ThrottleStep, throttle_values,
+    KnownThrottles, ThrottleFailure, ThrottleSetting, ThrottleStep, is_same_value, throttle_values,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,16 +31,52 @@ use tracing::debug;
 /// How long a session is waited for beyond the time that its command may take.
 const READ_LIMIT: Duration = Duration::from_secs(120);
 
+/// What is tried with a throttle.
+enum Try {
+    Read,
+    /// Set it, where it still has this value: what was read a moment ago is not read once more.
+    Set {
+        only_from: Option<String>,
+    },
+}
+
 impl Actor {
+    /// Asks the controllers of throttles that follow pressure what they want now.
+    pub fn ask_controllers(&mut self, observer: &Observer) {
+        let policy = &observer.policy;
+        let side = policy.throttle_side().0;
+        let now = jiff::Timestamp::now();
+        let mut controllers = std::mem::take(&mut self.throttles.controllers);
+        for watched in observer.roster.watched.iter().filter(|watched| watched.mode != Mode::Observe) {
+            let Some(pressure) = observer.signals.pressure_of(watched) else { continue };
+            for throttle in &watched.entry.throttles {
+                let Some(control) = &throttle.control else { continue };
+                let name = (watched.target.name.clone(), throttle.name.clone());
+                let mut controller = controllers.remove(&name).unwrap_or_default();
+                let known = self.throttles.known.get(&name);
+                let in_force = known.and_then(|known| known.value.as_deref());
+                let ratio = throttle.ratio(side);
+                controller.step(control, &Situation { pressure: &pressure, ratio, in_force, now });
+                self.throttles.controllers.insert(name, controller);
+            }
+        }
+        // One whose signals could not be read yet goes on from where it is.
+        let is_watched = |name: &(String, String)| observer.roster.named(&name.0).is_some();
+        controllers.retain(|name, _| is_watched(name));
+        for (name, controller) in controllers {
+            self.throttles.controllers.entry(name).or_insert(controller);
+        }
+    }
+
     /// Has the values in force read where that is due: the plan then knows what has to be set.
     pub fn tend_throttles(&mut self, observer: &mut Observer) {
         let known = self.known_throttles();
         for (key, setting) in self.wanted_throttles(observer) {
             let name = (key.target.clone(), key.name.clone());
-            let step = setting.step(known.get(&name), jiff::Timestamp::now());
+            let is_due = setting.is_read_due(known.get(&name), jiff::Timestamp::now());
             let is_read = self.throttles.reads.iter().any(|read| read.key == key);
             let is_tried = known.get(&name).is_some_and(|known| known.failure.is_some());
-            if step != ThrottleStep::Read || is_read || is_tried || !self.accepts(observer, &key.target) {
+            if !is_due || is_read || is_tried || !self.accepts(observer, &key.target) {
                 continue;
             }
             let set = SettingChange::Throttle(SetThrottle::of(&key.target, setting.clone(), None));
@@ -64,10 +101,11 @@ impl Actor {
     /// The settings of all targets that may be acted on.
     fn wanted_throttles(&self, observer: &Observer) -> Vec<(ThrottleKey, ThrottleSetting)> {
         let policy = &observer.policy;
+        let known = self.known_throttles();
         let acted_on = observer.roster.watched.iter().filter(|watched| watched.mode == Mode::Act);
         let settings = acted_on.flat_map(|watched| {
             let (process, target) = (watched.target.process, watched.target.name.clone());
-            let settings = throttle_values(policy, &watched.entry).into_iter();
+            let settings = throttle_values(policy, &watched.entry, &target, &known).into_iter();
             settings.map(move |setting| {
                 let name = setting.name.clone();
                 (ThrottleKey { process, target: target.clone(), name }, setting)
@@ -79,6 +117,9 @@ impl Actor {
     /// What the plan is to know of throttles: the values in force, and which of them fail.
     pub fn known_throttles(&self) -> KnownThrottles {
         let mut known = self.throttles.known.clone();
+        for (name, controller) in &self.throttles.controllers {
+            known.entry(name.clone()).or_default().wanted = controller.wanted().cloned();
+        }
         for (action, set) in self.open_throttles() {
             let (retry, reason) = action
                 .failure
@@ -121,12 +162,14 @@ impl Actor {
     /// Begins to set a throttle, where what is in force is known and is another value.
     pub fn begin_throttle(&mut self, observer: &mut Observer, change: &SettingChange) {
         let SettingChange::Throttle(set) = change else { return };
-        let name = (set.target.clone(), set.name.clone());
-        let known = self.throttles.known.get(&name);
-        // A value that can be read is read before it is set.
-        let value = known.and_then(|known| known.value.as_ref());
-        let is_due = value.map_or(set.get.is_none(), |value| *value != set.value);
-        if is_due && !known.is_some_and(|known| known.is_being_restored) {
+        let known = self.known_throttles();
+        let known = known.get(&(set.target.clone(), set.name.clone()));
+        let wanted = self.wanted_throttles(observer).into_iter().find(|(key, setting)| {
+            key.target == set.target && key.name == set.name && setting.value == set.value
+        });
+        let is_due = wanted
+            .is_some_and(|(_, setting)| setting.step(known, jiff::Timestamp::now()) == ThrottleStep::Set);
+        if is_due {
             self.offer_throttle(observer, set.clone());
         }
     }
@@ -176,8 +219,14 @@ impl Actor {
             let baseline = Baseline { kind, files: None, memtable_deletions: None };
             self.acting.push(Acting::new(target, id, Arc::new(baseline)));
         }
-        let is_read = failures > 0 && set.get.is_some();
-        self.try_throttle(observer, id, process, set, is_read)
+        // Somebody else may have set it since it was read.
+        let known = self.throttles.known.get(&name).and_then(|known| known.value.clone());
+        let next = match failures {
+            0 => Try::Set { only_from: known.filter(|_| set.get.is_some()) },
+            _ if set.get.is_some() => Try::Read,
+            _ => Try::Set { only_from: None },
+        };
+        self.try_throttle(observer, id, process, set, next)
     }
 
     fn try_throttle(
@@ -186,10 +235,17 @@ impl Actor {
         id: ActionId,
         process: ProcessId,
         set: &SetThrottle,
-        is_read: bool,
+        next: Try,
     ) -> Option<Event<'static>> {
         let task = SettingTask::of(&SettingChange::Throttle(set.clone()), process)?;
-        let task = if is_read { Task::Read(task) } else { Task::Set(task) };
+        let is_read = matches!(next, Try::Read);
+        let task = match (next, task) {
+            (Try::Set { only_from }, SettingTask::Throttle(task)) => {
+                Task::Set(SettingTask::Throttle(ThrottleTask { only_from, ..task }))
+            }
+            (Try::Set { .. }, task) => Task::Set(task),
+            (Try::Read, task) => Task::Read(task),
+        };
         let started = self.start_job(observer, &set.target, move |_| Ok(task));
         match started {
             Ok(job) => self.take_started(id, Ok(job), is_read),
@@ -210,24 +266,41 @@ impl Actor {
         let key = ThrottleKey { process, target: set.target.clone(), name: set.name.clone() };
         let message = match (result, is_read) {
             (Err(error), true) => return Some(ended_badly(cannot_be_read(&error), false)),
-            (Err(error), false) => return Some(ended_badly(error.to_string(), false)),
-            (Ok(JobOutcome { value: Some(value), .. }), true) => {
-                let is_wanted = value == set.value;
-                self.note_throttle(&key, value, true);
-                if !is_wanted {
+            (Err(error), false) => {
+                self.note_failed(&key);
+                return Some(ended_badly(error.to_string(), false));
+            }
+            // It was read and not set: in earnest, or because it was another one than expected.
+            (Ok(JobOutcome { value: Some(value), command, .. }), _) if is_read || command.is_none() => {
+                if !is_same_value(&value, &set.value) {
+                    self.note_read(observer, &key, value.clone());
+                    if self.yields(observer, &key) {
+                        let end = JobResult::Cancelled(format!("somebody else has set it to {value}"));
+                        return Some(Event::Job(JobStatus::Ended(JobEnd::new(end))));
+                    }
                     self.intend_throttle_again(observer, id, &key);
-                    return self.try_throttle(observer, id, process, set, false);
+                    return self.try_throttle(observer, id, process, set, Try::Set { only_from: None });
                 }
+                self.note_set(&key, value, true);
                 format!("{} is in force, without another try", set.value)
             }
-            (Ok(_), true) => return self.try_throttle(observer, id, process, set, false),
+            (Ok(_), true) => {
+                return self.try_throttle(observer, id, process, set, Try::Set { only_from: None });
+            }
             (Ok(outcome), false) => {
-                self.note_throttle(&key, set.value.clone(), set.get.is_some());
+                self.note_set(&key, set.value.clone(), set.get.is_some());
                 outcome.command.map(|command| command.in_words()).unwrap_or_default()
             }
         };
         let end = JobEnd { message: Some(message), ..JobEnd::new(JobResult::Done) };
         Some(Event::Job(JobStatus::Ended(end)))
+    }
+
+    /// Whether somebody else's value is in force, and the policy leaves it.
+    fn yields(&self, observer: &Observer, key: &ThrottleKey) -> bool {
+        let known = self.throttles.known.get(&(key.target.clone(), key.name.clone()));
+        let is_changed = known.is_some_and(|known| known.changed_elsewhere().is_some());
+        is_changed && when_changed(observer, key) == WhenChanged::Yield
     }
 
     /// Writes down how a throttle is restored that is about to be set once more.
@@ -239,35 +312,65 @@ impl Actor {
         self.carry_out(observer, effect.map(|effect| (id, effect)));
     }
 
-    /// Notes which value is in force, and writes it down.
-    pub fn note_throttle(&mut self, key: &ThrottleKey, value: String, is_read: bool) {
-        let mut known = ThrottleState { value: Some(value.clone()), ..ThrottleState::default() };
-        if is_read {
-            known.take_read(value, jiff::Timestamp::now());
+    /// Notes which value is in force, writes it down, and tells where somebody else has set it.
+    fn note_read(&mut self, observer: &Observer, key: &ThrottleKey, value: String) {
+        let known = self.throttles.known.entry((key.target.clone(), key.name.clone())).or_default();
+        let changed = known.take_read(value, jiff::Timestamp::now());
+        self.journal.keep_throttle(key, known);
+        let Some(changed) = changed else { return };
+        let change =
+            ThrottleChange { target: key.target.clone(), name: key.name.clone(), value: changed.read };
+        let yields = when_changed(observer, key) == WhenChanged::Yield;
+        self.journal.emit(EventKind::ThrottleChanged { change, set: changed.set, yields });
+    }
+
+    fn note_set(&mut self, key: &ThrottleKey, value: String, is_read: bool) {
+        let name = (key.target.clone(), key.name.clone());
+        let known = self.throttles.known.entry(name.clone()).or_default();
+        known.take_set(value, is_read, jiff::Timestamp::now());
+        self.journal.keep_throttle(key, known);
+        self.throttles.set.insert(name, Instant::now());
+    }
+
+    fn note_failed(&mut self, key: &ThrottleKey) {
+        if let Some(known) = self.throttles.known.get_mut(&(key.target.clone(), key.name.clone())) {
+            known.take_failed();
+            self.journal.keep_throttle(key, known);
         }
-        self.journal.keep_throttle(key, &known);
-        self.throttles.known.insert((key.target.clone(), key.name.clone()), known);
     }
 
     /// A value that no action waits for was read.
     pub fn take_throttle_read(&mut self, observer: &mut Observer, number: u64, status: ReportedStatus) {
         let ReportedStatus::Ended(result) = status else { return };
         let Some(at) = self.throttles.reads.iter().position(|read| read.job.number == number) else { return };
-        let ThrottleRead { key, setting, .. } = self.throttles.reads.swap_remove(at);
+        let ThrottleRead { key, setting, asked, .. } = self.throttles.reads.swap_remove(at);
+        let name = (key.target.clone(), key.name.clone());
+        let is_open = self.open_throttles().any(|(_, set)| (&set.target, &set.name) == (&name.0, &name.1));
+        // Which of the two came first cannot be told.
+        if is_open || self.throttles.set.get(&name).is_some_and(|set| *set >= asked) {
+            return;
+        }
         match result.map(|outcome| outcome.value) {
             Ok(Some(value)) => {
                 debug!(target = key.target, throttle = key.name, value, "the value in force");
-                self.note_throttle(&key, value, true);
+                self.note_read(observer, &key, value);
             }
             Ok(None) => {}
             Err(error) => {
-                let name = (key.target.clone(), key.name.clone());
                 self.throttles.unread.insert(name.clone(), cannot_be_read(&error));
                 self.offer_throttle(observer, SetThrottle::of(&key.target, setting, None));
                 self.throttles.unread.remove(&name);
             }
         }
     }
+}
+
+/// What the policy says of a throttle that somebody else has changed.
+fn when_changed(observer: &Observer, key: &ThrottleKey) -> WhenChanged {
+    let watched = observer.roster.named(&key.target);
+    let throttles = watched.map(|watched| watched.entry.throttles.as_slice()).unwrap_or_default();
+    let throttle = throttles.iter().find(|throttle| throttle.name == key.name);
+    throttle.map(|throttle| throttle.when_changed).unwrap_or_default()
 }
 
 fn cannot_be_read(error: &ExecuteError) -> String {

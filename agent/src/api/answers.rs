@@ -1,12 +1,14 @@
 //! What each path answers, as types: the document that describes the API is made from them.
 
+use crate::history::RangeStretchView;
 use crate::snapshot::{
-    ActionView, FileView, PeriodView, PlanStepView, PlanView, RangeView, RefusalView, SettingView, StateView,
+    ActionView, FileView, PeriodView, PlanStepView, PlanView, PressureView, RangeView, RefusalView,
+    SettingView, Snapshot, StateView, TargetView, ThrottleView,
 };
-use crate::snapshot::{Snapshot, TargetView};
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::Serialize;
 use sexton_journal::Event;
+use sexton_tuner::advice::Advice;
 use std::collections::BTreeMap;
 
 /// Whether the engine lives.
@@ -96,6 +98,15 @@ pub struct RangeInDepth<'snapshot> {
     pub refusals: Vec<&'snapshot RefusalView>,
     /// What was done in its column family, newest first, with relief promised and delivered.
     pub actions: Vec<&'snapshot ActionView>,
+    /// What was counted in its keys over the last day, oldest first; stretches without anything are left out.
+    pub history: Vec<RangeStretchView>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub struct Advices<'snapshot> {
+    pub at: &'snapshot str,
+    /// One for each column family that was looked at.
+    pub advice: Vec<&'snapshot Advice>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -144,6 +155,15 @@ fn events_schema(_: &mut schemars::SchemaGenerator) -> Schema {
 }
 
 #[derive(Serialize, JsonSchema)]
+pub struct Throttles<'snapshot> {
+    pub at: &'snapshot str,
+    /// Those of all targets, in the policy's order.
+    pub throttles: &'snapshot [ThrottleView],
+    /// What targets are under pressure by, where the policy names signals.
+    pub pressures: &'snapshot [PressureView],
+}
+
+#[derive(Serialize, JsonSchema)]
 pub struct Settings<'snapshot> {
     pub at: &'snapshot str,
     pub settings: &'snapshot [SettingView],
@@ -179,7 +199,7 @@ pub struct Schedule<'snapshot> {
     pub budget_bytes_per_second: u64,
 }
 
-/// Whether the policy in force is the one in its file. What is in it is not shown: it may name secrets.
+/// The policy in force, and whether it is the one in its file.
 #[derive(Serialize, JsonSchema)]
 pub struct Policy<'snapshot> {
     pub at: &'snapshot str,
@@ -189,6 +209,10 @@ pub struct Policy<'snapshot> {
     pub is_current: bool,
     /// Why not.
     pub trouble: Option<&'snapshot str>,
+    /// What is in force, as in a policy's file, defaults filled in. Arguments of commands are left out: they
+    /// may be secret.
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub policy: &'snapshot serde_json::Value,
 }
 
 /// What could not be found out about targets, and whether the agent can remember what it does.
@@ -252,8 +276,8 @@ pub fn column_families(snapshot: &Snapshot) -> Vec<ColumnFamily<'_>> {
     families
 }
 
-/// What there is about a range's column family.
-pub fn in_depth<'s>(snapshot: &'s Snapshot, range: &'s RangeView) -> RangeInDepth<'s> {
+/// What there is about a range and its column family; its history from `since_s` on.
+pub fn in_depth<'s>(snapshot: &'s Snapshot, range: &'s RangeView, since_s: i64) -> RangeInDepth<'s> {
     let is_there = |target: &str, database: &str| target == range.target && database == range.database;
     let is_about = |target: &str, database: &str, subject: &str| {
         is_there(target, database) && subject == range.column_family
@@ -278,5 +302,6 @@ pub fn in_depth<'s>(snapshot: &'s Snapshot, range: &'s RangeView) -> RangeInDept
             .iter()
             .filter(|it| is_about(&it.target, &it.database, &it.subject))
             .collect(),
+        history: snapshot.history.in_range(&range.id, since_s),
     }
 }

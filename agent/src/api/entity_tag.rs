@@ -10,7 +10,8 @@ use std::hash::{DefaultHasher, Hasher};
 /// Answers beyond that would be put together from too much; none is nearly as long.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// Marks JSON answers by what is in them, and leaves out the body where the client has it.
+/// Marks JSON answers by what is in them, where they are not marked yet, and leaves out the body where the
+/// client has it.
 pub async fn mark(request: Request, next: Next) -> Response {
     let is_read = *request.method() == Method::GET;
     let known = request.headers().get(header::IF_NONE_MATCH).cloned();
@@ -18,13 +19,18 @@ pub async fn mark(request: Request, next: Next) -> Response {
     if !is_read || response.status() != StatusCode::OK || !is_json(response.headers()) {
         return response;
     }
-    let (mut head, body) = response.into_parts();
-    let Ok(bytes) = to_bytes(body, BODY_BYTES_MAX).await else {
-        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    let (mut head, mut body) = response.into_parts();
+    let tag = match head.headers.get(header::ETAG).and_then(|tag| tag.to_str().ok()) {
+        Some(tag) => tag.to_owned(),
+        None => {
+            let Ok(bytes) = to_bytes(body, BODY_BYTES_MAX).await else {
+                return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+            };
+            let tag = of(&bytes);
+            body = Body::from(bytes);
+            tag
+        }
     };
-    let mut hash = DefaultHasher::new();
-    hash.write(&bytes);
-    let tag = format!("\"{:016x}\"", hash.finish());
     if let Ok(value) = HeaderValue::from_str(&tag) {
         head.headers.insert(header::ETAG, value);
     }
@@ -34,7 +40,14 @@ pub async fn mark(request: Request, next: Next) -> Response {
         head.headers.remove(header::CONTENT_LENGTH);
         return Response::from_parts(head, Body::empty());
     }
-    Response::from_parts(head, Body::from(bytes))
+    Response::from_parts(head, body)
+}
+
+/// The tag of an answer with this body.
+pub fn of(body: &[u8]) -> String {
+    let mut hash = DefaultHasher::new();
+    hash.write(body);
+    format!("\"{:016x}\"", hash.finish())
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

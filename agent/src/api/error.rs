@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum ApiError {
     #[error(
-        "refusing to listen on {address}: the API has no authentication yet, so only loopback addresses are served"
+        "refusing to listen on {address}: --listen asks nobody who he is, so it takes only loopback addresses"
     )]
     NotLoopback { address: SocketAddr },
     #[error("cannot listen on {address}: the port is in use")]
@@ -16,6 +16,8 @@ pub enum ApiError {
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("cannot serve on the listener that was handed over: {source}")]
     Listener { source: std::io::Error },
+    #[error("cannot serve over TLS: {reason}")]
+    Keyring { reason: String },
 }
 
 impl ApiError {
@@ -23,13 +25,17 @@ impl ApiError {
     pub fn remedy(&self) -> &'static str {
         match self {
             ApiError::NotLoopback { .. } => {
-                "listen on 127.0.0.1 (`--listen 127.0.0.1:9776`) and reach it from elsewhere through `ssh -L`"
+                "give the address to --listen-tls, with --tls-certificate, --tls-key and --access; or listen on 127.0.0.1"
             }
             ApiError::PortInUse { .. } => {
                 "see who has it (`ss -ltnp`), perhaps another sexton; stop that, or choose another port with --listen"
             }
             ApiError::Listen { .. } => "choose another address or port with --listen",
             ApiError::Listener { .. } => "hand over a bound TCP socket",
+            ApiError::Keyring { .. } => {
+                "certificate and key are PEM; key and access file belong to root or the agent's user, mode 600; a line of the \
+                 access file is NAME SCOPES PROOF"
+            }
         }
     }
 }

@@ -1,23 +1,66 @@
 //! Keeps web pages out: a browser on this machine can reach loopback too.
 //!
 //! - A page whose own name was made to resolve to 127.0.0.1 (DNS rebinding) still sends its own name in
-//!   `Host`: only loopback names and addresses are answered.
+//!   `Host`: only loopback names and addresses are answered, over TLS only those in the agent's certificate.
 //! - A page of another origin can send a simple `POST` without asking first: only `POST`s with JSON content
-//!   type are taken, which a browser sends across origins only after a preflight that is never granted,
-//!   and an `Origin`, where there is one, must be our own.
+//!   type are taken, which a browser sends across origins only after a preflight that is never granted.
+//! - An `Origin`, where there is one, must be our own.
 
 use super::problem::Problem;
-use axum::extract::Request;
+use super::remote::Keyring;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
+/// By which names the agent is addressed.
+#[derive(Clone, Debug)]
+pub enum Hosts {
+    /// Those of this machine for itself.
+    Loopback,
+    /// Those in the server's certificate.
+    OfCertificate(Arc<Keyring>),
+}
+
+impl Hosts {
+    fn include(&self, host: &str) -> bool {
+        let Some(name) = without_port(host) else { return false };
+        match self {
+            Hosts::Loopback => is_loopback(name),
+            Hosts::OfCertificate(keyring) => keyring.keys().is_for(name),
+        }
+    }
+
+    fn scheme(&self) -> &'static str {
+        match self {
+            Hosts::Loopback => "http",
+            Hosts::OfCertificate(_) => "https",
+        }
+    }
+
+    fn refused(&self, host: &str) -> Problem {
+        let shown: String = host.chars().take(HOST_CHARACTERS_SHOWN).collect();
+        let (code, help) = match self {
+            Hosts::Loopback => (
+                "host_not_loopback",
+                "address the API as localhost, 127.0.0.1 or [::1]; other names are refused to keep web pages out",
+            ),
+            Hosts::OfCertificate(_) => (
+                "host_not_in_certificate",
+                "address the API by a name or an address that the agent's certificate is for",
+            ),
+        };
+        Problem::new(StatusCode::FORBIDDEN, code, format!("the Host header is {shown:?}"), help)
+    }
+}
+
 /// Refuses what a web page could have sent, and marks answers so that no page can use them.
-pub async fn keep_browsers_out(request: Request, next: Next) -> Response {
-    let mut response = match check(&request) {
+pub async fn keep_browsers_out(State(hosts): State<Hosts>, request: Request, next: Next) -> Response {
+    let mut response = match check(&hosts, &request) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     };
@@ -32,16 +75,16 @@ pub async fn keep_browsers_out(request: Request, next: Next) -> Response {
     response
 }
 
-fn check(request: &Request) -> Result<(), Problem> {
-    let host = host_of(request)?;
-    if matches!(*request.method(), Method::GET | Method::HEAD) {
-        return Ok(());
-    }
+fn check(hosts: &Hosts, request: &Request) -> Result<(), Problem> {
+    let host = host_of(hosts, request)?;
     let headers = request.headers();
     if let Some(origin) = text(headers, header::ORIGIN)
-        && origin != format!("http://{host}")
+        && origin != format!("{}://{host}", hosts.scheme())
     {
         return Err(cross_origin(format!("the request comes from a page of {origin:?}")));
+    }
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Ok(());
     }
     if let Some(site) = text(headers, SEC_FETCH_SITE)
         && site != "same-origin"
@@ -62,40 +105,35 @@ fn check(request: &Request) -> Result<(), Problem> {
     }
 }
 
-/// The request's host with its port, if it is a loopback name or address.
-fn host_of(request: &Request) -> Result<&str, Problem> {
-    let mut hosts = request.headers().get_all(header::HOST).iter();
-    let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();
+/// The request's host with its port, if the agent is addressed so.
+fn host_of<'r>(hosts: &Hosts, request: &'r Request) -> Result<&'r str, Problem> {
+    let mut given = request.headers().get_all(header::HOST).iter();
+    let host = given.next().and_then(|host| host.to_str().ok()).unwrap_or_default();
     let in_line = request.uri().authority().map(|authority| authority.as_str());
-    let consistent = hosts.next().is_none() && in_line.is_none_or(|in_line| in_line == host);
-    if consistent && is_loopback(host) {
-        return Ok(host);
-    }
-    let shown: String = host.chars().take(HOST_CHARACTERS_SHOWN).collect();
-    Err(Problem::new(
-        StatusCode::FORBIDDEN,
-        "host_not_loopback",
-        format!("the Host header is {shown:?}"),
-        "address the API as localhost, 127.0.0.1 or [::1]; other names are refused to keep web pages out",
-    ))
+    let consistent = given.next().is_none() && in_line.is_none_or(|in_line| in_line == host);
+    if consistent && hosts.include(host) { Ok(host) } else { Err(hosts.refused(host)) }
 }
 
 /// Of a foreign `Host` header, this much is repeated in the answer: the longest legal name is 253.
 const HOST_CHARACTERS_SHOWN: usize = 253;
 
-/// Whether `host`, with or without a port, names this machine only.
-fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
+/// The name or address in a `Host` header, without port and brackets; `None` where it is none.
+fn without_port(host: &str) -> Option<&str> {
+    match host.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
-            Some((address, port)) if port.is_empty() || is_port(port) => address,
-            _ => return false,
+            Some((address, port)) if port.is_empty() || is_port(port) => Some(address),
+            _ => None,
         },
         None => match host.split_once(':') {
-            Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-            Some(_) => return false,
-            None => host,
+            Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => Some(name),
+            Some(_) => None,
+            None => Some(host),
         },
-    };
+    }
+}
+
+/// Whether the name is of this machine only.
+fn is_loopback(name: &str) -> bool {
     let address = name.parse::<IpAddr>().map(|address| address.to_canonical().is_loopback());
     address.unwrap_or_else(|_| name.eq_ignore_ascii_case("localhost"))
 }
@@ -116,7 +154,7 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_loopback;
+    use super::Hosts;
 
     #[test]
     fn only_loopback_names_pass() {
@@ -145,7 +183,7 @@ mod tests {
             "user@localhost",
             "2130706433",
         ];
-        assert!(good.into_iter().all(is_loopback));
-        assert!(!bad.into_iter().any(is_loopback));
+        assert!(good.into_iter().all(|host| Hosts::Loopback.include(host)));
+        assert!(!bad.into_iter().any(|host| Hosts::Loopback.include(host)));
     }
 }

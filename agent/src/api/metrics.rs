@@ -2,6 +2,7 @@
 //!
 //! No label is a key: ranges are told apart by their rank. Which metrics there are is said in [`list`].
 
+mod histograms;
 mod labels;
 pub mod list;
 
@@ -20,6 +21,8 @@ use strum::VariantArray;
 pub const TARGETS_EXPOSED_MAX: usize = 544;
 /// Ranges exposed per target, by rank: enough to see whether pain is in one place or in many.
 pub const RANGES_EXPOSED_MAX: usize = 10;
+/// Throttles exposed per target: a daemon has some ten.
+pub const THROTTLES_EXPOSED_MAX: usize = 64;
 
 /// The metrics in Prometheus' text format.
 /// Errors: what the `prometheus` crate says; it means that [`METRICS`] is wrong.
@@ -27,6 +30,7 @@ pub fn encode(snapshot: &Snapshot, labels: &Labels) -> Result<String, prometheus
     let scrape = Scrape::new()?;
     scrape.agent(snapshot);
     scrape.refusals(snapshot, labels);
+    scrape.throttles(snapshot, labels);
     let mut running = BTreeMap::new();
     for (label, target) in labels.shown(snapshot).into_iter().take(TARGETS_EXPOSED_MAX) {
         scrape.target(label, target);
@@ -47,6 +51,7 @@ pub fn encode(snapshot: &Snapshot, labels: &Labels) -> Result<String, prometheus
     }
     let mut text = Vec::new();
     TextEncoder::new().encode(&scrape.registry.gather(), &mut text)?;
+    TextEncoder::new().encode(&histograms::histograms(snapshot, labels), &mut text)?;
     String::from_utf8(text).map_err(|error| prometheus::Error::Msg(error.to_string()))
 }
 
@@ -72,6 +77,8 @@ impl Scrape {
                     Family::Counter(registered(&registry, CounterVec::new(options, metric.labels)?)?)
                 }
                 Kind::Gauge => Family::Gauge(registered(&registry, GaugeVec::new(options, metric.labels)?)?),
+                // Not set here: see `histograms`.
+                Kind::Histogram => continue,
             };
             families.insert(metric.name, family);
         }
@@ -206,6 +213,43 @@ impl Scrape {
             self.set("sexton_range_block_read_pain_ratio", &[label, &rank], of_reads);
             if let Some(ratio) = range.cache_hit_ratio {
                 self.set("sexton_range_block_cache_hit_ratio", &[label, &rank], ratio);
+            }
+        }
+    }
+
+    fn throttles(&self, snapshot: &Snapshot, labels: &Labels) {
+        let mut exposed: BTreeMap<&str, usize> = BTreeMap::new();
+        for view in &snapshot.throttles {
+            let label = [labels.of(&view.target), view.name.as_str()];
+            let count = exposed.entry(label[0]).or_default();
+            *count += 1;
+            if *count > THROTTLES_EXPOSED_MAX {
+                continue;
+            }
+            let number = |value: &Option<String>| value.as_ref().and_then(|value| value.trim().parse().ok());
+            let numbers = [
+                ("sexton_throttle_wanted", number(&view.wanted)),
+                ("sexton_throttle_observed", number(&view.observed)),
+                ("sexton_throttle_slowest", view.slowest),
+                ("sexton_throttle_fastest", view.fastest),
+            ];
+            for (name, value) in numbers {
+                value.into_iter().for_each(|value: f64| self.set(name, &label, value));
+            }
+            self.set("sexton_throttle_in_force", &label, truth(view.state == "in_force"));
+        }
+        for view in &snapshot.pressures {
+            let target = labels.of(&view.target);
+            view.pressure.into_iter().for_each(|ratio| self.set("sexton_pressure_ratio", &[target], ratio));
+            for signal in &view.signals {
+                let label = [target, signal.name.as_str()];
+                self.set("sexton_pressure_signal_readable", &label, truth(signal.value.is_some()));
+                if let Some(ratio) = signal.pressure {
+                    self.set("sexton_pressure_signal_ratio", &label, ratio);
+                }
+                if let Some(value) = signal.value {
+                    self.set("sexton_pressure_signal_value", &[target, &signal.name, &signal.kind], value);
+                }
             }
         }
     }

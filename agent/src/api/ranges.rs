@@ -9,6 +9,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -16,6 +17,9 @@ use serde::Deserialize;
 pub const RANGES_PAGE_MAX: usize = RANGES_PUBLISHED_MAX;
 /// `limit` of `/api/v1/ranges` where the query has none: a screenful.
 const RANGES_PAGE_DEFAULT: usize = 50;
+
+/// How much of its history a range in depth comes with: what somebody who looks at it now wants to compare.
+const HISTORY_SECONDS: i64 = 24 * 3_600;
 
 /// By what ranges are sorted; greatest first.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
@@ -134,7 +138,8 @@ pub async fn range(
     let Path(id) = id.map_err(|rejection| unknown_range(&rejection.body_text()))?;
     let snapshot = shared.snapshot();
     let range = snapshot.ranges.iter().find(|range| range.id == id).ok_or_else(|| unknown_range(&id))?;
-    Ok(Json(in_depth(&snapshot, range)).into_response())
+    let since_s = Timestamp::now().as_second().saturating_sub(HISTORY_SECONDS);
+    Ok(Json(in_depth(&snapshot, range, since_s)).into_response())
 }
 
 pub fn unknown_target(name: &str) -> Problem {

@@ -1,14 +1,14 @@
 //! What is read: each answer from the newest published snapshot, never from a target.
 
 use super::answers::{
-    Action, Actions, Build, ColumnFamilies, Databases, Doctor, Events, Plan, Policy, Schedule, Settings,
-    Target, Targets, column_families, databases,
+    Action, Actions, Advices, Build, ColumnFamilies, Databases, Doctor, Events, Plan, Policy, Schedule,
+    Settings, Target, Targets, Throttles, column_families, databases,
 };
 use super::openapi;
 use super::problem::Problem;
 use super::ranges::unknown_target;
 use super::shared::Shared;
-use crate::snapshot::{ActionView, EVENTS_PUBLISHED_MAX};
+use crate::snapshot::{ActionView, EVENTS_PUBLISHED_MAX, Snapshot};
 use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -16,6 +16,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sexton_tuner::advice::Advice;
 
 /// Greatest `limit` of `/api/v1/events`, and the one where the query has none: as many as are published.
 pub const EVENTS_PAGE_MAX: usize = EVENTS_PUBLISHED_MAX;
@@ -51,6 +52,30 @@ pub async fn plan(State(shared): State<Shared>) -> Response {
     Json(Plan { at: &snapshot.at, plan: &snapshot.plan }).into_response()
 }
 
+/// Query of `/api/v1/advice`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdviceQuery {
+    /// Only advice on this target.
+    target: Option<String>,
+}
+
+pub async fn advice(
+    State(shared): State<Shared>,
+    query: Result<Query<AdviceQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(query) =
+        query.map_err(|rejection| bad_query(rejection.body_text(), "the only parameter is target"))?;
+    let snapshot = shared.snapshot();
+    let is_known = |name: &String| snapshot.targets.iter().any(|target| target.name == *name);
+    if let Some(name) = query.target.as_ref().filter(|name| !is_known(name)) {
+        return Err(unknown_target(name));
+    }
+    let is_wanted = |advice: &&Advice| query.target.as_ref().is_none_or(|name| advice.target == *name);
+    let advice = snapshot.advice.iter().filter(is_wanted).collect();
+    Ok(Json(Advices { at: &snapshot.at, advice }).into_response())
+}
+
 /// Query of `/api/v1/actions`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -80,18 +105,32 @@ pub async fn action(
     State(shared): State<Shared>,
     id: Result<Path<u64>, PathRejection>,
 ) -> Result<Response, Problem> {
+    let snapshot = shared.snapshot();
+    let action = known_action(&snapshot, id)?;
+    Ok(Json(Action { at: &snapshot.at, action }).into_response())
+}
+
+/// The action that a path names.
+pub fn known_action(
+    snapshot: &Snapshot,
+    id: Result<Path<u64>, PathRejection>,
+) -> Result<&ActionView, Problem> {
     let help = "GET /api/v1/actions lists the actions; older ones are in the audit log";
     let not_there = |message: String| Problem::new(StatusCode::NOT_FOUND, "unknown_action", message, help);
     let Path(id) = id.map_err(|_| not_there("actions have whole numbers as ids".to_owned()))?;
-    let snapshot = shared.snapshot();
     let action = snapshot.actions.iter().find(|action| action.id == id);
-    let action = action.ok_or_else(|| not_there(format!("no action has the id {id}")))?;
-    Ok(Json(Action { at: &snapshot.at, action }).into_response())
+    action.ok_or_else(|| not_there(format!("no action has the id {id}")))
 }
 
 pub async fn settings(State(shared): State<Shared>) -> Response {
     let snapshot = shared.snapshot();
     Json(Settings { at: &snapshot.at, settings: &snapshot.settings }).into_response()
+}
+
+pub async fn throttles(State(shared): State<Shared>) -> Response {
+    let snapshot = shared.snapshot();
+    let Snapshot { at, throttles, pressures, .. } = &*snapshot;
+    Json(Throttles { at, throttles, pressures }).into_response()
 }
 
 pub async fn schedule(State(shared): State<Shared>) -> Response {
@@ -105,7 +144,8 @@ pub async fn policy(State(shared): State<Shared>) -> Response {
     let snapshot = shared.snapshot();
     let trouble = snapshot.agent.policy_trouble.as_deref();
     let path = snapshot.agent.policy.as_deref();
-    Json(Policy { at: &snapshot.at, path, is_current: trouble.is_none(), trouble }).into_response()
+    let policy = &*snapshot.agent.policy_content;
+    Json(Policy { at: &snapshot.at, path, is_current: trouble.is_none(), trouble, policy }).into_response()
 }
 
 pub async fn doctor(State(shared): State<Shared>) -> Response {
@@ -159,6 +199,6 @@ pub async fn events(
     Ok(Json(page).into_response())
 }
 
-fn bad_query(message: String, help: &'static str) -> Problem {
+pub fn bad_query(message: String, help: &'static str) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, "bad_query", message, help)
 }

@@ -1,16 +1,16 @@
 //! Paths, and what each answers.
 
 use super::answers::Health;
-use super::guard::keep_browsers_out;
+use super::guard::{Hosts, keep_browsers_out};
 use super::problem::Problem;
 use super::shared::Shared;
-use super::{entity_tag, event_stream, metrics, policy_check, ranges, reading};
-use crate::snapshot::Command;
+use super::{dashboard, entity_tag, event_stream, history, metrics, policy_check, ranges, reading};
+use crate::snapshot::{ActionView, Command};
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{Method, StatusCode, Uri, header};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -31,16 +31,25 @@ pub enum Access {
     Everything,
 }
 
-/// All paths of the API.
+/// All paths of the API, for whoever is on this node.
 pub fn router(shared: Shared, access: Access) -> Router {
+    paths(shared, access)
+        .layer(from_fn(limit_time))
+        .layer(from_fn_with_state(Hosts::Loopback, keep_browsers_out))
+}
+
+/// All paths of the API; who asks, and how long it takes, is not looked at.
+pub fn paths(shared: Shared, access: Access) -> Router {
     let changing = match access {
         Access::Reading => Router::new()
             .route("/api/v1/actions/cancel", post(ask_elsewhere))
+            .route("/api/v1/actions/{id}/cancel", post(ask_elsewhere))
             .route("/api/v1/policy/check", post(ask_elsewhere))
             .route("/api/v1/policy/reload", post(ask_elsewhere))
             .route("/api/v1/cycle", post(ask_elsewhere)),
         Access::Everything => Router::new()
             .route("/api/v1/actions/cancel", post(cancel_action))
+            .route("/api/v1/actions/{id}/cancel", post(cancel_one_action))
             .route(
                 "/api/v1/policy/check",
                 post(policy_check::check).layer(DefaultBodyLimit::max(policy_check::BODY_BYTES_MAX)),
@@ -50,6 +59,9 @@ pub fn router(shared: Shared, access: Access) -> Router {
     };
     Router::new()
         .merge(changing)
+        .route("/", get(dashboard::page))
+        .route("/app.js", get(dashboard::script))
+        .route("/app.css", get(dashboard::style))
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics_text))
         .route("/api/v1/build", get(reading::build))
@@ -61,11 +73,15 @@ pub fn router(shared: Shared, access: Access) -> Router {
         .route("/api/v1/ranges", get(ranges::ranges))
         .route("/api/v1/ranges/{id}", get(ranges::range))
         .route("/api/v1/plan", get(reading::plan))
+        .route("/api/v1/advice", get(reading::advice))
         .route("/api/v1/actions", get(reading::actions))
         .route("/api/v1/actions/{id}", get(reading::action))
         .route("/api/v1/settings", get(reading::settings))
+        .route("/api/v1/throttles", get(reading::throttles))
         .route("/api/v1/schedule", get(reading::schedule))
         .route("/api/v1/policy", get(reading::policy))
+        .route("/api/v1/heatmap", get(history::heatmap))
+        .route("/api/v1/history", get(history::history))
         .route("/api/v1/doctor", get(reading::doctor))
         .route("/api/v1/events", get(reading::events))
         .route("/api/v1/events/stream", get(event_stream::stream))
@@ -73,8 +89,6 @@ pub fn router(shared: Shared, access: Access) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn(entity_tag::mark))
-        .layer(from_fn(limit_time))
-        .layer(from_fn(keep_browsers_out))
         .with_state(shared)
 }
 
@@ -89,7 +103,8 @@ async fn ask_elsewhere() -> Problem {
     )
 }
 
-async fn limit_time(request: Request, next: Next) -> Response {
+/// Refuses what takes too long.
+pub async fn limit_time(request: Request, next: Next) -> Response {
     match tokio::time::timeout(ANSWER_TIME_MAX, next.run(request)).await {
         Ok(response) => response,
         Err(_) => Problem::new(
@@ -156,6 +171,25 @@ async fn cancel_action(
     send(&shared, Command::CancelAction)
 }
 
+async fn cancel_one_action(
+    State(shared): State<Shared>,
+    id: Result<Path<u64>, PathRejection>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    refuse_content(body)?;
+    let snapshot = shared.snapshot();
+    let ActionView { id, ended_at, state, .. } = reading::known_action(&snapshot, id)?;
+    if ended_at.is_some() {
+        return Err(Problem::new(
+            StatusCode::CONFLICT,
+            "action_ended",
+            format!("action {id} has ended: {state}"),
+            "GET /api/v1/actions?state=running lists what can be cancelled",
+        ));
+    }
+    send(&shared, Command::CancelOneAction { id: *id })
+}
+
 async fn run_cycle(
     State(shared): State<Shared>,
     body: Result<Bytes, BytesRejection>,
@@ -188,7 +222,7 @@ fn send(shared: &Shared, command: Command) -> Result<Response, Problem> {
         // Accepted, not done: the next snapshots show what came of it.
         Ok(()) => Ok((StatusCode::ACCEPTED, Json(command)).into_response()),
         Err(TrySendError::Full(_)) => Err(Problem::new(
-            StatusCode::SERVICE_UNAVAILABLE,
+            StatusCode::TOO_MANY_REQUESTS,
             "engine_busy",
             "too many commands wait for the engine",
             "try again after its next cycle",

@@ -1,5 +1,6 @@
 //! What every path has at hand: the published snapshots and the way to the engine.
 
+use super::drawings::Drawings;
 use super::metrics;
 use crate::snapshot::{Command, Snapshot};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ pub struct Shared {
     pub snapshots: watch::Receiver<Arc<Snapshot>>,
     pub commands: mpsc::Sender<Command>,
     pub labels: Arc<std::sync::Mutex<metrics::Labels>>,
+    pub drawings: Arc<Drawings>,
     /// When the first cycle has to have ended.
     pub first_cycle_due: Instant,
 }
@@ -18,7 +20,7 @@ pub struct Shared {
 impl Shared {
     pub fn new(snapshots: watch::Receiver<Arc<Snapshot>>, commands: mpsc::Sender<Command>) -> Shared {
         let first_cycle_due = Instant::now() + FIRST_CYCLE_TIME_MAX;
-        Shared { snapshots, commands, labels: Arc::default(), first_cycle_due }
+        Shared { snapshots, commands, labels: Arc::default(), drawings: Arc::default(), first_cycle_due }
     }
 
     /// The newest snapshot. The lock of the channel is held only to copy the pointer.

@@ -214,7 +214,7 @@ fn commands_go_to_the_engine() {
     for _ in 0..COMMANDS_QUEUED_MAX {
         assert_eq!(server.post("/api/v1/cycle", JSON, "").status, 202);
     }
-    assert_eq!(server.post("/api/v1/cycle", JSON, "").problem(), (503, "engine_busy".to_owned()));
+    assert_eq!(server.post("/api/v1/cycle", JSON, "").problem(), (429, "engine_busy".to_owned()));
     server.commands = None;
     assert_eq!(server.post("/api/v1/cycle", JSON, "").problem(), (503, "engine_stopped".to_owned()));
     assert_eq!(server.get("/healthz").status, 200, "the engine still publishes");
@@ -267,6 +267,10 @@ fn what_a_web_page_could_send_is_refused() {
     ));
     assert_eq!(preflight.status, 403);
     assert!(!preflight.head.contains("access-control-allow"), "{}", preflight.head);
+    let reading = format!("GET /api/v1/plan HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", server.address);
+    assert_eq!(server.send(&format!("{reading}{origin}\r\n")).status, 200);
+    let foreign = server.send(&format!("{reading}Origin: http://evil.example\r\n\r\n"));
+    assert_eq!(foreign.problem(), (403, "cross_origin".to_owned()));
     for mark in [
         "x-content-type-options: nosniff",
         "cache-control: no-store",
@@ -277,9 +281,23 @@ fn what_a_web_page_could_send_is_refused() {
 }
 
 #[test]
+fn the_dashboard_is_served_and_may_load_nothing_from_elsewhere() {
+    let server = Server::start(snapshot());
+    let page = server.get("/");
+    assert!(page.status == 200 && page.head.contains("content-security-policy: default-src 'none'"));
+    assert!(page.body.contains("/app.js") && page.body.contains("/app.css"));
+    for (path, media_type) in [("/app.js", "text/javascript"), ("/app.css", "text/css")] {
+        let file = server.get(path);
+        assert!(file.status == 200 && file.head.contains(media_type) && !file.body.is_empty(), "{path}");
+    }
+    let others = server.send("GET / HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n\r\n");
+    assert_eq!(others.problem(), (403, "host_not_loopback".to_owned()));
+}
+
+#[test]
 fn bad_requests_get_a_clear_answer() {
     let mut server = Server::start(snapshot());
-    for path in ["/", "/api/v2/plan", "/api/v1/ranges/", "/metrics/../plan", "/%00"] {
+    for path in ["/index.html", "/api/v2/plan", "/api/v1/ranges/", "/metrics/../plan", "/%00"] {
         assert_eq!(server.get(path).problem(), (404, "unknown_path".to_owned()), "{path}");
     }
     assert_eq!(server.get("/api/v1/cycle").problem(), (405, "method_not_allowed".to_owned()));
@@ -339,13 +357,30 @@ fn only_loopback_addresses_are_listened_on() {
 #[test]
 fn what_changes_something_is_not_asked_for_by_tcp() {
     let mut server = Server::start(snapshot());
-    for path in ["/api/v1/cycle", "/api/v1/actions/cancel"] {
+    for path in ["/api/v1/cycle", "/api/v1/actions/cancel", "/api/v1/actions/1/cancel"] {
         let answer = server.send(&server.post_request(path, JSON, ""));
         assert_eq!(answer.problem(), (403, "control_socket_required".to_owned()), "{path}");
         assert_eq!(server.received(), None);
         assert_eq!(server.post(path, JSON, "").status, 202, "{path}");
         assert!(server.received().is_some());
     }
+}
+
+#[test]
+fn one_action_is_cancelled_as_long_as_it_runs() {
+    let mut snapshot = snapshot();
+    let ended = Some("2026-11-20T10:00:00Z".to_owned());
+    snapshot.actions.push(ActionView { id: 2, ended_at: ended, ..ActionView::default() });
+    let mut server = Server::start(snapshot);
+    let cancel = |server: &Server, id: &str| server.post(&format!("/api/v1/actions/{id}/cancel"), JSON, "");
+    let answer = cancel(&server, "1");
+    assert_eq!((answer.status, answer.json()), (202, json!({"command": "cancel_one_action", "id": 1})));
+    assert_eq!(server.received(), Some(Command::CancelOneAction { id: 1 }));
+    assert_eq!(cancel(&server, "2").problem(), (409, "action_ended".to_owned()));
+    for id in ["3", "-1", "one"] {
+        assert_eq!(cancel(&server, id).problem(), (404, "unknown_action".to_owned()), "{id}");
+    }
+    assert_eq!(server.received(), None);
 }
 
 #[test]
@@ -532,6 +567,7 @@ fn every_path_of_the_document_is_served_and_commands_only_on_the_socket() {
     let document = server.get("/api/v1/openapi.json").json();
     let paths = document["paths"].as_object().unwrap();
     for (path, methods) in paths {
+        let path = &path.replace("{id}", "1");
         if methods.get("post").is_some() {
             let request = server.post_request(path, JSON, "");
             assert_eq!(
@@ -546,7 +582,7 @@ fn every_path_of_the_document_is_served_and_commands_only_on_the_socket() {
             assert_eq!(server.post(path, JSON, body).status, status, "{path}");
             assert_eq!(server.received().is_some(), status == 202, "{path}");
         } else if path != "/api/v1/events/stream" {
-            let path = path.replace("{name}", "java-1").replace("{id}", "1");
+            let path = path.replace("{name}", "java-1");
             let status = server.get(&path).status;
             assert!(status == 200 || path == "/api/v1/ranges/1", "{path}: {status}");
         }

@@ -24,7 +24,7 @@ pub struct DoctorArguments {
 /// Errors: when the policy is none, or something essential is missing: the report is printed all the same.
 pub fn run(arguments: &DoctorArguments) -> Result<(), Failure> {
     let policy = arguments.policy.as_deref().map(policy_file::load).transpose()?;
-    let report = examine(arguments.pid, policy.as_ref());
+    let report = examine(arguments.pid, policy);
     if arguments.json {
         super::print_json(&report)?;
     } else {

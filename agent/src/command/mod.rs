@@ -1,21 +1,26 @@
 //! The command line: one module a subcommand, each a thin layer over the library.
 
+pub mod advise;
 pub mod completions;
 pub mod doctor;
 pub mod events;
+pub mod history;
 pub mod interrupt;
+pub mod man;
 pub mod observe;
 pub mod plan;
 pub mod policy;
+mod remote;
 pub mod run;
 pub mod schedule;
 pub mod simulate;
 pub mod targets;
+pub mod throttle;
 pub mod top;
 
-use crate::failure::Failure;
+use crate::failure::{EXIT_FAILED, EXIT_USAGE, Failure};
 use crate::text::json_shown;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
 
 /// Keeps a RocksDB's tombstones in order, from outside the running process.
@@ -25,33 +30,67 @@ use serde::Serialize;
 /// policy says so, has exactly those ranges compacted. Without a policy it watches every RocksDB on the node
 /// and only advises.
 #[derive(Debug, Parser)]
-#[command(name = "sexton", version, propagate_version = true, after_long_help = EXAMPLES)]
+#[command(name = "sexton", version, propagate_version = true, after_long_help = after_help())]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
+/// What people do with it, one line each.
 const EXAMPLES: &str = "\
-Examples:
-  sexton run                                  watch every RocksDB on this node, advise only
-  sexton run --policy policies/default.yaml   the same, by a policy
-  sexton doctor                               what works on this node, what does not, why, and what to do
-  sexton top                                  a running agent's targets and worst ranges, live
-  sexton events --follow                      what a running agent does, line by line
-  sexton targets                              which processes have a RocksDB inside
-  sexton targets --pid 4711                   what can be read in process 4711, and what cannot, and why
-  sexton observe --pid 4711 --seconds 5       arm the probes for 5 seconds and show what they saw
-  sexton plan --once --json                   one cycle, the plan as JSON, nothing is changed
-  sexton schedule --policy p.yaml --next 7d   when which values hold, for a week
-  sexton simulate queue --plot queue.svg      what a policy would come to, on a simulated workload
-  curl -s localhost:9776/api/v1/ranges        the worst key ranges of a running agent
+sexton run                                  watch every RocksDB on this node, advise only
+sexton run --policy policies/default.yaml   the same, by a policy
+sexton doctor                               what works on this node, what does not, why, and what to do
+sexton top                                  a running agent's targets and worst ranges, live
+sexton events --follow                      what a running agent does, line by line
+sexton history --since 7d                   what readers lost in a week, and what was compacted
+sexton throttle                             what slows a running agent's targets down, how far, and why
+sexton advise                               what databases are used for, and which compaction suits that
+sexton targets                              which processes have a RocksDB inside
+sexton targets --pid 4711                   what can be read in process 4711, and what cannot, and why
+sexton observe --pid 4711 --seconds 5       attach probes for 5 seconds and show what they saw
+sexton plan --once --json                   one cycle, the plan as JSON, nothing is changed
+sexton schedule --policy p.yaml --next 7d   when its periods begin and end, for a week
+sexton simulate queue --plot queue.svg      what a policy would come to, on a simulated workload
+curl -s localhost:9776/api/v1/ranges        the worst key ranges of a running agent
+man -l <(sexton man policy check)           a page of the manual that is not installed";
 
-Environment:
-  SEXTON_LOG    what to log to standard error, e.g. info, debug, sexton::engine=debug (default: info)
+/// The variables that it reads.
+const ENVIRONMENT: [(&str, &str); 1] =
+    [("SEXTON_LOG", "what to log to standard error, e.g. info, debug, sexton::engine=debug (default: info)")];
 
-Exit codes:
-  0  done     1  it could not be done     2  the flags or the policy make no sense";
+/// What it ends with.
+const EXIT_CODES: [(u8, &str); 3] =
+    [(0, "done"), (EXIT_FAILED, "it could not be done"), (EXIT_USAGE, "invalid flags, or an invalid policy")];
+
+/// The end of the whole program's help.
+fn after_help() -> String {
+    let examples = EXAMPLES.lines().map(|line| format!("  {line}\n")).collect::<String>();
+    let environment = ENVIRONMENT.map(|(name, meaning)| format!("  {name}    {meaning}\n")).concat();
+    format!("Examples:\n{examples}\nEnvironment:\n{environment}\n{}", exit_codes_text())
+}
+
+/// The end of every help.
+fn exit_codes_text() -> String {
+    format!("Exit codes:\n  {}", EXIT_CODES.map(|(code, meaning)| format!("{code}  {meaning}")).join("     "))
+}
+
+/// The command line as it is parsed: as derived, and the help of each subcommand ends with the exit codes.
+pub fn command_line() -> clap::Command {
+    fn with_exit_codes(command: clap::Command) -> clap::Command {
+        let own = command.get_after_long_help().or(command.get_after_help()).map(|own| format!("{own}\n\n"));
+        let text = format!("{}{}", own.unwrap_or_default(), exit_codes_text());
+        command.after_long_help(text).mut_subcommands(with_exit_codes)
+    }
+    Arguments::command().mut_subcommands(with_exit_codes)
+}
+
+/// Reads the command line; ends the process where it asks for help, or for what there is not.
+pub fn parse() -> Arguments {
+    let matches = command_line().get_matches();
+    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -60,17 +99,23 @@ pub enum Command {
     Run(run::RunArguments),
     /// Run one cycle and print the plan; never changes anything.
     Plan(plan::PlanArguments),
-    /// Arm the probes on one process for a while and print what they saw.
+    /// Attach probes to one process for some seconds and print what they saw.
     Observe(observe::ObserveArguments),
     /// Show a running agent's targets and worst ranges, live.
     Top(top::TopArguments),
     /// Show what a running agent has done and met, and go on with it.
     Events(events::EventsArguments),
+    /// Show what readers lost over the last weeks, and what was compacted, as a running agent remembers it.
+    History(history::HistoryArguments),
+    /// Show a running agent's throttles: wanted and observed values, bounds, pressure, and why.
+    Throttle(throttle::ThrottleArguments),
+    /// Say what column families are used for, which compaction suits that, and what must not be done.
+    Advise(advise::AdviseArguments),
     /// Say what works on this node and in each RocksDB, what does not, why, and what to do.
     Doctor(doctor::DoctorArguments),
     /// List the processes of this node that have a RocksDB inside, or all that is known of one.
     Targets(targets::TargetsArguments),
-    /// List when a policy's schedule changes what holds, and to what.
+    /// List when the periods of a policy's schedule begin and end, and the values that hold then.
     Schedule(schedule::ScheduleArguments),
     /// Play a policy on a described workload, in simulated time.
     Simulate(simulate::SimulateArguments),
@@ -78,6 +123,8 @@ pub enum Command {
     Policy(policy::PolicyArguments),
     /// Print a shell's completion script.
     Completions(completions::CompletionsArguments),
+    /// Print a page of the manual, or write them all.
+    Man(man::ManArguments),
     /// Reads a database directory's SST metadata on behalf of the agent.
     #[command(name = sexton_sst::CHILD_SUBCOMMAND, hide = true)]
     ReadSst(sexton_sst::ChildArguments),

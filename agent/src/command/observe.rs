@@ -42,7 +42,7 @@ pub struct ObserveArguments {
     /// Which copy of RocksDB, where the process has several: a part of its file's path.
     #[arg(long, value_name = "PART")]
     module: Option<String>,
-    /// How long to keep the probes armed; Ctrl-C ends it earlier.
+    /// How long to keep the probes attached; Ctrl-C ends it earlier.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
     /// Go on until the process ends, at most --seconds (then 3600 unless given).
@@ -55,10 +55,10 @@ pub struct ObserveArguments {
     /// The same for the blocks that they read.
     #[arg(long, default_value_t = 64)]
     block_reads_per_operation: u64,
-    /// How to arm probes; by default the best way that the kernel has.
+    /// How to attach probes; by default the cheapest way that the kernel has.
     #[arg(long)]
     mechanism: Option<Mechanism>,
-    /// Who brings the programs into the kernel: two implementations that have to count the same.
+    /// The library that loads the BPF programs: two implementations that have to count the same.
     #[arg(long, default_value = "libbpf")]
     loader: Loader,
     /// Show whole keys; by default only their first bytes and their length are shown.

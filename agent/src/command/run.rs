@@ -1,6 +1,7 @@
 //! `sexton run`: the loop and the HTTP API, until a signal.
 
-use crate::api::{self, ApiError};
+use super::remote::RemoteArguments;
+use crate::api::{self, ApiError, Keyring};
 use crate::engine::{Control, Engine, EngineOptions};
 use crate::failure::Failure;
 use crate::inbox::Post;
@@ -32,9 +33,11 @@ pub struct RunArguments {
     /// Watch only this process; can be given several times. The policy must match it too.
     #[arg(long)]
     pid: Vec<u32>,
-    /// Where to serve the HTTP API; loopback addresses only.
+    /// Where to serve the HTTP API to whoever is on this node, for reading only; loopback addresses only.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9776")]
     listen: SocketAddr,
+    #[command(flatten)]
+    remote: RemoteArguments,
     /// The unix socket for requests that change something (root, the agent's user and its group may ask);
     /// `none`: no such requests.
     #[arg(long, value_name = "FILE|none", default_value = "/run/sexton/control.sock")]
@@ -42,10 +45,10 @@ pub struct RunArguments {
     /// The hook's library; by default beside the agent's executable, then in /usr/lib/sexton.
     #[arg(long, value_name = "FILE")]
     hook_library: Option<PathBuf>,
-    /// How to arm probes; by default the best way that the kernel has.
+    /// How to attach probes; by default the cheapest way that the kernel has.
     #[arg(long)]
     mechanism: Option<Mechanism>,
-    /// Who brings the programs into the kernel; libbpf knows more mechanisms and walks fewer threads.
+    /// The library that loads the BPF programs; libbpf knows more mechanisms and walks fewer threads.
     #[arg(long, default_value = "libbpf")]
     loader: Loader,
     /// Where history, cooldowns and budget are kept over restarts; `none`: nowhere.
@@ -77,6 +80,7 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
             None
         }
     };
+    let remote = arguments.remote.keyring()?;
     let mut engine = Engine::new(EngineOptions {
         policy: policy.unwrap_or_else(Policy::default),
         policy_path: arguments.policy.clone(),
@@ -95,7 +99,7 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
         let path = arguments.control.display();
         bound.inspect_err(|error| warn!(%error, %path, "nothing can be asked for, only read")).ok()
     });
-    let listening = Listening { reading: listener, address: arguments.listen, control };
+    let listening = Listening { reading: listener, address: arguments.listen, control, remote };
     let server = serve(listening, snapshots, Asked { sender, stop: Arc::clone(&stop), post: engine.post() })?;
     engine.run(&mut Control::new(publisher, commands, stop));
     drop(engine);
@@ -111,9 +115,19 @@ struct Asked {
     post: Post,
 }
 
-/// Takes commands to the loop until nobody sends any more.
-async fn forward(sender: mpsc::Sender<Command>, post: Post, mut commands: mpsc::Receiver<Command>) {
+/// Takes commands to the loop until nobody sends any more. With the policy the keyring is read again.
+async fn forward(
+    sender: mpsc::Sender<Command>,
+    post: Post,
+    mut commands: mpsc::Receiver<Command>,
+    keyring: Option<Arc<Keyring>>,
+) {
     while let Some(command) = commands.recv().await {
+        if command == Command::ReloadPolicy
+            && let Some(keyring) = &keyring
+        {
+            keyring.renew(true);
+        }
         if sender.send(command).await.is_ok() {
             post.ring();
         }
@@ -126,18 +140,45 @@ struct Listening {
     reading: Option<TcpListener>,
     address: SocketAddr,
     control: Option<UnixListener>,
+    /// Where others ask.
+    remote: Option<(SocketAddr, Arc<Keyring>)>,
 }
 
 /// The listener, or the one that can be had as soon as nobody else has the port any more.
 async fn reading_at(listener: Option<TcpListener>, address: SocketAddr) -> TcpListener {
-    if let Some(listener) = listener {
-        return listener;
+    match listener {
+        Some(listener) => listener,
+        None => bound(|| api::bind(address)).await,
     }
+}
+
+async fn bound(bind: impl Fn() -> Result<TcpListener, ApiError>) -> TcpListener {
     loop {
         tokio::time::sleep(LISTEN_RETRY_DELAY).await;
-        if let Ok(listener) = api::bind(address) {
+        if let Ok(listener) = bind() {
             return listener;
         }
+    }
+}
+
+/// Serves those who are elsewhere, as soon as nobody else has the port.
+async fn serve_remote(
+    (address, keyring): (SocketAddr, Arc<Keyring>),
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    commands: mpsc::Sender<Command>,
+) {
+    let listener = match api::bind_any(address) {
+        Ok(listener) => listener,
+        Err(error) => {
+            warn!(%error, help = error.remedy(), "nobody is served over TLS until that has changed");
+            bound(|| api::bind_any(address)).await
+        }
+    };
+    info!(%address, "serving the HTTP API over TLS");
+    if let Err(error) =
+        api::serve_remote(listener, keyring, snapshots, commands, std::future::pending()).await
+    {
+        tracing::error!(%error, "nobody is served over TLS any more");
     }
 }
 
@@ -148,7 +189,7 @@ fn serve(
     asked: Asked,
 ) -> Result<JoinHandle<()>, Failure> {
     let Asked { sender, stop, post } = asked;
-    let Listening { reading, address, control } = listening;
+    let Listening { reading, address, control, remote } = listening;
     let (commands, received) = mpsc::channel(COMMANDS_QUEUED_MAX);
     let failure =
         |error| Failure::new(format!("cannot start the HTTP server: {error}"), "see the system's message");
@@ -164,7 +205,8 @@ fn serve(
             Ok((signal(kinds.0)?, signal(kinds.1)?, signal(kinds.2)?))
         })
         .map_err(failure)?;
-    runtime.spawn(forward(sender, post.clone(), received));
+    let keyring = remote.as_ref().map(|(_, keyring)| Arc::clone(keyring));
+    runtime.spawn(forward(sender, post.clone(), received, keyring));
     let reload = commands.clone();
     runtime.spawn(async move {
         while hangup.recv().await.is_some() {
@@ -184,6 +226,9 @@ fn serve(
             let (snapshots, commands) = (snapshots.clone(), commands.clone());
             // It ends with the runtime, which nobody waits for.
             runtime.spawn(api::serve_control(control, snapshots, commands, std::future::pending()));
+        }
+        if let Some(remote) = remote {
+            runtime.spawn(serve_remote(remote, snapshots.clone(), commands.clone()));
         }
         let mut shutdown = pin!(shutdown);
         let served = runtime.block_on(async {

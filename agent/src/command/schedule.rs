@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 use sexton_tuner::policy::{ByteRate, ByteSize, Mode, PainRate, Policy, RankerKind};
 use sexton_tuner::schedule::{Change, changes};
-use sexton_tuner::throttle::throttle_values;
+use sexton_tuner::throttle::{KnownThrottles, throttle_values};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -46,7 +46,7 @@ struct Values {
     budget_burst: ByteSize,
     pain: PainRate,
     ranker: RankerKind,
-    /// Values of throttles, by target and name.
+    /// Values of throttles, by target and name; of those that follow pressure the range.
     throttles: BTreeMap<String, String>,
 }
 
@@ -78,8 +78,15 @@ pub fn run(arguments: &ScheduleArguments) -> Result<(), Failure> {
 fn values(change: &Change) -> Values {
     let Change { at, policy } = change;
     let throttles = policy.targets.iter().flat_map(|target| {
-        let settings = throttle_values(policy, target).into_iter();
-        settings.map(|setting| (format!("{}/{}", target.name, setting.name), setting.value))
+        let name = |throttle: &str| format!("{}/{throttle}", target.name);
+        let settings = throttle_values(policy, target, &target.name, &KnownThrottles::new()).into_iter();
+        let values: Vec<_> = settings.map(|setting| (name(&setting.name), setting.value)).collect();
+        let controlled = target.throttles.iter().filter_map(move |throttle| {
+            let (control, ratio) = (throttle.control.as_ref()?, throttle.ratio(policy.throttle_side().0));
+            let range = format!("{} to {} by pressure", control.slowest * ratio, control.fastest * ratio);
+            Some((name(&throttle.name), range))
+        });
+        values.into_iter().chain(controlled)
     });
     Values {
         at: *at,

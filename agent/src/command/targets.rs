@@ -1,9 +1,11 @@
 //! `sexton targets`: which processes on this node have a RocksDB inside, and what is known of one.
 
+use crate::discovery::discover;
 use crate::doctor::facts_text;
 use crate::failure::Failure;
 use crate::text::{print_line, shown};
 use clap::Args;
+use sexton_inspect::facts::Target;
 use sexton_inspect::inspect::Inspector;
 
 /// Arguments of `sexton targets`.
@@ -24,13 +26,9 @@ pub struct TargetsArguments {
 /// Looks and prints; nothing is attached.
 /// Errors: when there is no process with that pid, or no RocksDB in it that can be read.
 pub fn run(arguments: &TargetsArguments) -> Result<(), Failure> {
-    let mut inspector = Inspector::new();
-    if arguments.ask_libraries {
-        inspector.ask_libraries();
-    }
     let targets = match arguments.pid {
-        Some(pid) => inspector.inspect_all(pid)?,
-        None => discover(inspector),
+        Some(pid) => inspector(arguments.ask_libraries).inspect_all(pid)?,
+        None => all(arguments.ask_libraries),
     };
     if arguments.json {
         return super::print_json(&targets);
@@ -53,13 +51,21 @@ pub fn run(arguments: &TargetsArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn discover(mut inspector: Inspector) -> Vec<sexton_inspect::facts::Target> {
+fn all(ask_libraries: bool) -> Vec<Target> {
     let mut targets = Vec::new();
-    for result in inspector.discover() {
+    for result in discover(move || (inspector(ask_libraries), ()), |(), target| target.clone()) {
         match result {
             Ok(target) => targets.push(target),
             Err(error) => eprintln!("warning: {}", shown(&error.to_string())),
         }
     }
     targets
+}
+
+fn inspector(ask_libraries: bool) -> Inspector {
+    let mut inspector = Inspector::new();
+    if ask_libraries {
+        inspector.ask_libraries();
+    }
+    inspector
 }

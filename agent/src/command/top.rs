@@ -2,7 +2,7 @@
 
 use super::interrupt::Interrupt;
 use crate::failure::Failure;
-use crate::top::{Client, Picture, Screen, State, TopError, plain_text};
+use crate::top::{Client, Screen, Snapshot, State, TopError, plain_text};
 use clap::Args;
 use ratatui_crossterm::crossterm::event::{self, Event};
 use std::io::IsTerminal;
@@ -15,10 +15,10 @@ const ASK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a key is waited for before news of the agent and signals are looked for.
 const KEY_WAIT: Duration = Duration::from_millis(200);
 
-/// How long `--once` waits for a second picture: three of the engine's usual cycles.
+/// How long `--once` waits for a second snapshot: three of the engine's usual cycles.
 const SECOND_PICTURE_WAIT: Duration = Duration::from_secs(15);
 
-/// Pictures waiting to be shown; whoever makes more waits.
+/// Snapshots waiting to be shown; whoever makes more waits.
 const PICTURES_QUEUED_MAX: usize = 4;
 
 /// Arguments of `sexton top`.
@@ -27,7 +27,7 @@ pub struct TopArguments {
     /// The agent to ask.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9776")]
     url: String,
-    /// Print one frame as text and leave. Rates need two pictures of the agent, so it takes a cycle.
+    /// Print one frame as text and leave. Rates need two snapshots of the agent, so it takes a cycle.
     #[arg(long)]
     once: bool,
     /// Print one JSON object instead, and leave.
@@ -54,11 +54,11 @@ pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
     let client = Client::new(&arguments.url)?;
     let mut state = State::new(client.url().to_owned());
     // Whoever cannot be asked at the start is not asked for ever.
-    state.take(client.picture()?);
+    state.take(client.snapshot()?);
     if arguments.is_live() {
         return show(state, client);
     }
-    wait_for_a_second_picture(&mut state, &client)?;
+    wait_for_a_second_snapshot(&mut state, &client)?;
     if arguments.json {
         return super::print_json(&state.report());
     }
@@ -66,15 +66,15 @@ pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn wait_for_a_second_picture(state: &mut State, client: &Client) -> Result<(), TopError> {
+fn wait_for_a_second_snapshot(state: &mut State, client: &Client) -> Result<(), TopError> {
     let deadline = Instant::now() + SECOND_PICTURE_WAIT;
-    let mut pictures_left = if state.at().is_empty() { 2 } else { 1 };
-    while pictures_left > 0 && Instant::now() < deadline {
+    let mut snapshots_left = if state.at().is_empty() { 2 } else { 1 };
+    while snapshots_left > 0 && Instant::now() < deadline {
         std::thread::sleep(ASK_INTERVAL);
-        let picture = client.picture()?;
-        if picture.at != state.at() {
-            state.take(picture);
-            pictures_left -= 1;
+        let snapshot = client.snapshot()?;
+        if snapshot.at != state.at() {
+            state.take(snapshot);
+            snapshots_left -= 1;
         }
     }
     Ok(())
@@ -83,19 +83,19 @@ fn wait_for_a_second_picture(state: &mut State, client: &Client) -> Result<(), T
 fn show(mut state: State, client: Client) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(error, "check the terminal, or use --once");
     let interrupt = Interrupt::listen()?;
-    let (sender, pictures) = sync_channel(PICTURES_QUEUED_MAX);
+    let (sender, snapshots) = sync_channel(PICTURES_QUEUED_MAX);
     std::thread::Builder::new()
         .name("sexton-ask".into())
         .spawn(move || ask(&client, &sender))
         .map_err(failed)?;
     let mut screen = Screen::enter().map_err(failed)?;
-    show_until_left(&mut screen, &mut state, &pictures, &interrupt).map_err(failed)
+    show_until_left(&mut screen, &mut state, &snapshots, &interrupt).map_err(failed)
 }
 
 fn show_until_left(
     screen: &mut Screen,
     state: &mut State,
-    pictures: &Receiver<Result<Picture, TopError>>,
+    snapshots: &Receiver<Result<Snapshot, TopError>>,
     interrupt: &Interrupt,
 ) -> std::io::Result<()> {
     while !state.quit && !interrupt.is_raised() {
@@ -105,9 +105,9 @@ fn show_until_left(
         {
             state.press(key);
         }
-        for picture in pictures.try_iter() {
-            match picture {
-                Ok(picture) => state.take(picture),
+        for snapshot in snapshots.try_iter() {
+            match snapshot {
+                Ok(snapshot) => state.take(snapshot),
                 Err(error) => state.trouble = Some(error.to_string()),
             }
         }
@@ -115,9 +115,9 @@ fn show_until_left(
     Ok(())
 }
 
-/// Asks for pictures until nobody looks.
-fn ask(client: &Client, pictures: &SyncSender<Result<Picture, TopError>>) {
-    while pictures.send(client.picture()).is_ok() {
+/// Asks for snapshots until nobody looks.
+fn ask(client: &Client, snapshots: &SyncSender<Result<Snapshot, TopError>>) {
+    while snapshots.send(client.snapshot()).is_ok() {
         std::thread::sleep(ASK_INTERVAL);
     }
 }

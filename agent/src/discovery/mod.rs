@@ -2,8 +2,10 @@
 //! here.
 
 mod follow;
+mod in_turn;
 mod looks;
 mod scout;
 
 pub use follow::Follower;
+pub use in_turn::{discover, in_turn};
 pub use scout::{Looked, Scout};

@@ -1,13 +1,16 @@
 //! Which ways of acting on a target would work. Nothing is tried that would change it.
 
 use super::finding::Finding;
-use sexton_execute::{HOOK_LIBRARY_FILE_NAME, SqlExecutor, SqlTrouble, check_attachable, find_hook_library};
+use sexton_execute::{
+    CLibrary, HOOK_LIBRARY_FILE_NAME, SqlExecutor, SqlTrouble, check_attachable, find_hook_library,
+};
 use sexton_inspect::elf::ElfHeaders;
-use sexton_inspect::facts::{Target, TlsRecipe};
+use sexton_inspect::facts::Target;
 use sexton_inspect::source::{Allowance, Source};
 use sexton_tuner::policy::Policy;
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 
 /// The function of RocksDB's C API without which the hook can do nothing.
 const COMPACT_RANGE: &str = "rocksdb_compact_range_cf_opt";
@@ -33,13 +36,10 @@ fn by_attaching(target: &Target) -> Finding {
             "preload the hook, or name a command in the policy (executor: exec)".into(),
         );
     }
-    if is_on_musl(target) {
-        return on_musl(name, note);
-    }
     if let Err(error) = check_attachable(&target.process) {
         return no(error.to_string(), error.remedy());
     }
-    if let Err(error) = find_hook_library(None) {
+    if let Err(error) = find_hook_library(None, CLibrary::of(target)) {
         return no(error.to_string(), error.remedy());
     }
     match exports_the_interface(target) {
@@ -51,10 +51,8 @@ fn by_attaching(target: &Target) -> Finding {
 
 fn by_preload(target: &Target) -> Finding {
     let (name, note) = ("hook by preload", "compacts ranges inside the process");
-    if is_on_musl(target) {
-        return on_musl(name, note);
-    }
-    let remedy = format!("start the process with LD_PRELOAD=/usr/lib/sexton/{HOOK_LIBRARY_FILE_NAME}");
+    let library = CLibrary::of(target).place(&Path::new("/usr/lib/sexton").join(HOOK_LIBRARY_FILE_NAME));
+    let remedy = format!("start the process with LD_PRELOAD={}", library.display());
     let maps = match read_maps(target.process.pid) {
         Ok(maps) => maps,
         Err(error) => return Finding::unknown(name, note, format!("/proc/PID/maps: {error}"), remedy),
@@ -67,15 +65,6 @@ fn by_preload(target: &Target) -> Finding {
         Ok(false) => no_interface(name, note),
         Err(reason) => Finding::unknown(name, note, reason, "run sexton as root to find out"),
     }
-}
-
-fn is_on_musl(target: &Target) -> bool {
-    matches!(target.module.tls, Some(TlsRecipe::MuslThreadVector { .. }))
-}
-
-fn on_musl(name: &str, note: &str) -> Finding {
-    let reason = "its C library is musl, and the hook is built for glibc";
-    Finding::no(name, note, reason, "name a command in the policy (executor: exec)")
 }
 
 fn no_interface(name: &str, note: &str) -> Finding {

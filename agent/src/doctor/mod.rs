@@ -21,39 +21,54 @@ pub use report::{
 };
 pub use text::{facts_text, text};
 
+use crate::discovery::{discover, in_turn};
 use prices::Placing;
 use sexton_inspect::error::InspectError;
+use sexton_inspect::facts::Target;
 use sexton_inspect::inspect::Inspector;
 use sexton_probe::{KernelFeatures, Sentinel};
 use sexton_tuner::policy::Policy;
+use std::sync::Arc;
+
+/// What targets are looked at with, beside their own facts.
+struct Means {
+    features: KernelFeatures,
+    placing: Placing,
+    policy: Option<Policy>,
+}
 
 /// Looks at the kernel, at our rights, and at one process or all of them. With a policy, servers that it
-/// names for a target are asked how they stand.
-pub fn examine(pid: Option<u32>, policy: Option<&Policy>) -> Report {
+/// names for a target are asked how they stand. A process that does not answer is one that is refused.
+pub fn examine(pid: Option<u32>, policy: Option<Policy>) -> Report {
     let features = KernelFeatures::probe();
     let placing = Placing::try_out(&features);
     let mut kernel = kernel::report(&features);
     kernel.findings.push(placing.finding());
     let privileges = privileges::findings(&privileges::Facts::of_ourselves(), &features);
-    let mut sentinel = Sentinel::load(&features).map_err(|error| error.to_string());
+    let means = Arc::new(Means { features, placing, policy });
     let mut targets = Vec::new();
     let mut refused = Vec::new();
-    for result in inspect(pid) {
+    for result in look_at(pid, means) {
         match result {
-            Ok(target) => targets.push(target::examine(&target, &mut sentinel, &features, &placing, policy)),
+            Ok(target) => targets.push(target),
             Err(error) => refused.push(RefusedProcess::new(&error, pid.is_some())),
         }
     }
     Report::new(kernel, privileges, targets, refused)
 }
 
-fn inspect(pid: Option<u32>) -> Vec<Result<sexton_inspect::facts::Target, InspectError>> {
-    let mut inspector = Inspector::new();
-    match pid {
-        None => inspector.discover(),
-        Some(pid) => match inspector.inspect_all(pid) {
-            Ok(targets) => targets.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error)],
-        },
-    }
+fn look_at(pid: Option<u32>, means: Arc<Means>) -> Vec<Result<TargetReport, InspectError>> {
+    let features = means.features.clone();
+    let make = move || (Inspector::new(), Sentinel::load(&features).map_err(|error| error.to_string()));
+    let look = move |sentinel: &mut _, target: &Target| target::examine(target, sentinel, &means);
+    let Some(pid) = pid else { return discover(make, look) };
+    let found = in_turn(vec![pid], make, move |(inspector, sentinel), pid| {
+        let targets = inspector.inspect_all(pid)?;
+        Ok(targets.iter().map(|target| look(sentinel, target)).collect::<Vec<_>>())
+    });
+    let flat = |found: Result<Vec<_>, _>| match found {
+        Ok(targets) => targets.into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error)],
+    };
+    found.into_iter().flat_map(flat).collect()
 }

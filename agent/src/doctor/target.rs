@@ -1,5 +1,6 @@
 //! One RocksDB: its facts in words, and one reading of its threads.
 
+use super::Means;
 use super::databases;
 use super::executors;
 use super::finding::Finding;
@@ -9,38 +10,29 @@ use sexton_execute::perf_level::LEVEL_COUNTS;
 use sexton_inspect::facts::{CountSource, ProbeSite, ProbeSites, RocksDbModule, Target};
 use sexton_inspect::layout::check_invariants;
 use sexton_probe::{KernelFeatures, Sentinel, SentinelReading, Site, Slot};
-use sexton_tuner::policy::Policy;
 
 /// Targets are read one after the other.
 const SLOT: Slot = 0;
 
 /// Looks at a target. Reads its threads' counters once, where there is a sentinel.
-pub fn examine(
-    target: &Target,
-    sentinel: &mut Result<Sentinel, String>,
-    features: &KernelFeatures,
-    placing: &Placing,
-    policy: Option<&Policy>,
-) -> TargetReport {
-    let reading = match sentinel {
-        Ok(sentinel) => match sentinel.absence() {
-            Some(reason) => Err(format!("the kernel has no sentinel: {reason}")),
-            None => read(target, sentinel),
-        },
-        Err(reason) => Err(reason.clone()),
-    };
+pub fn examine(target: &Target, sentinel: &mut Result<Sentinel, String>, means: &Means) -> TargetReport {
+    let reading = read(target, sentinel);
     let module = &target.module;
     TargetReport {
         facts: target.clone(),
-        probes: Site::SHOWN.map(|site| probe(site, &module.sites, placing)).into(),
+        probes: Site::SHOWN.map(|site| probe(site, &module.sites, &means.placing)).into(),
         threads: reading.as_ref().ok().map(threads),
-        findings: findings(module, &reading, features),
+        findings: findings(module, &reading, &means.features),
         databases: databases::reports(&target.databases),
-        executors: executors::findings(target, policy),
+        executors: executors::findings(target, means.policy.as_ref()),
     }
 }
 
-fn read(target: &Target, sentinel: &mut Sentinel) -> Result<SentinelReading, String> {
+fn read(target: &Target, sentinel: &mut Result<Sentinel, String>) -> Result<SentinelReading, String> {
+    let sentinel = sentinel.as_mut().map_err(|reason| reason.clone())?;
+    if let Some(reason) = sentinel.absence() {
+        return Err(format!("the kernel has no sentinel: {reason}"));
+    }
     let reading = sentinel.watch(target, SLOT).and_then(|()| sentinel.read(SLOT));
     sentinel.forget(SLOT);
     reading.map_err(|error| error.to_string())

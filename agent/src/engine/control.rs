@@ -1,6 +1,8 @@
 //! The engine's only ways in and out: commands come in, snapshots go out, and it can be told to stop.
 
+use crate::act::Cancelled;
 use crate::snapshot::{Command, Snapshot};
+use sexton_tuner::run::ActionId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{mpsc, watch};
@@ -10,7 +12,7 @@ pub struct Control {
     publisher: Option<watch::Sender<Arc<Snapshot>>>,
     commands: Option<mpsc::Receiver<Command>>,
     stop: Arc<AtomicBool>,
-    cancelled: bool,
+    cancelled: Cancelled,
     cycle_now: bool,
     reload: bool,
 }
@@ -25,7 +27,7 @@ impl Control {
             publisher: Some(publisher),
             commands: Some(commands),
             stop,
-            cancelled: false,
+            cancelled: Cancelled::default(),
             cycle_now: false,
             reload: false,
         }
@@ -37,7 +39,7 @@ impl Control {
             publisher: None,
             commands: None,
             stop: Arc::default(),
-            cancelled: false,
+            cancelled: Cancelled::default(),
             cycle_now: false,
             reload: false,
         }
@@ -56,7 +58,7 @@ impl Control {
     }
 
     /// Whether somebody has asked to cancel what runs since the last time.
-    pub fn take_cancelled(&mut self) -> bool {
+    pub fn take_cancelled(&mut self) -> Cancelled {
         std::mem::take(&mut self.cancelled)
     }
 
@@ -64,7 +66,8 @@ impl Control {
         while let Some(command) = self.commands.as_mut().and_then(|commands| commands.try_recv().ok()) {
             info!(?command, "asked");
             match command {
-                Command::CancelAction => self.cancelled = true,
+                Command::CancelAction => self.cancelled.all = true,
+                Command::CancelOneAction { id } => self.cancelled.ids.push(ActionId(id)),
                 Command::RunCycleNow => self.cycle_now = true,
                 Command::ReloadPolicy => (self.reload, self.cycle_now) = (true, true),
             }

@@ -21,6 +21,10 @@ impl Engine {
                 actor.take_commanded(observer, number, result);
                 true
             }
+            Event::Sensed { target, sensed } => {
+                observer.signals.take(target, sensed);
+                false
+            }
             Event::Probed(probed) => {
                 let opens = matches!(probed.what, ProbeNews::Attached(_));
                 let is_sampling = self.phase == Phase::Sampling;
@@ -51,6 +55,7 @@ impl Engine {
             Answer::Present { is_hook_asked } => watched.note_present(is_hook_asked),
             Answer::Nothing => {}
             Answer::Evidence(read) => observer.take_evidence(id, *read),
+            Answer::Sighted(sighted) => observer.take_sighted(id, sighted),
             Answer::JobBegun(number) => actor.note_begun(number),
             Answer::Job(report) => actor.take_report(observer, *report),
             Answer::Before { inquiry, before } => actor.take_before(inquiry, *before),

@@ -14,9 +14,10 @@ pub use control::Control;
 pub use error::EngineError;
 
 use crate::act::Actor;
+use crate::history::Recorder;
 use crate::inbox::{Inbox, Post};
 use crate::observe::{self, Due, OPENING_TIME_MAX, Observer, Roster, Sessions};
-use crate::publish::Known;
+use crate::publish::{Known, policy_view};
 use crate::service::ServiceManager;
 use crate::snapshot::Snapshot;
 use crate::worker::LeftBehind;
@@ -26,6 +27,7 @@ use sexton_journal::{EventKind, Journal, clock};
 use sexton_probe::{Loader, Mechanism};
 use sexton_tuner::policy::Policy;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longest that the first cycle waits for the node to be searched, and one that was asked for: the files of
@@ -63,7 +65,7 @@ pub struct EngineOptions {
     pub hook_library: Option<PathBuf>,
     /// How probes are armed; `None`: the best way that the kernel has.
     pub mechanism: Option<Mechanism>,
-    /// Who brings the programs into the kernel.
+    /// The library that loads the BPF programs.
     pub loader: Loader,
     /// Where the state is kept; `None`: it is forgotten with the engine.
     pub state_directory: Option<PathBuf>,
@@ -91,6 +93,8 @@ pub struct Engine {
     policy_path: Option<PathBuf>,
     /// The policy as it was written; what of it holds now is the observer's.
     policy: Policy,
+    /// The same, as it is shown.
+    policy_content: Arc<serde_json::Value>,
     /// What tells this node from others.
     node: u64,
     /// `None` where no policy was given.
@@ -99,6 +103,7 @@ pub struct Engine {
     observer: Observer,
     actor: Actor,
     planned: Planned,
+    history: Recorder,
     cycles: u64,
     phase: Phase,
     /// When the phase is over at the latest.
@@ -131,6 +136,7 @@ impl Engine {
         let observer = Observer::new(in_force, roster, post, left_behind, (loader, mechanism))?;
         let started = Instant::now();
         let mut engine = Engine {
+            policy_content: Arc::new(policy_view(&policy)),
             policy,
             node,
             policy_watch: policy_path.as_deref().map(PolicyWatch::new),
@@ -139,6 +145,7 @@ impl Engine {
             observer,
             actor,
             planned: Planned::nothing(jiff::Timestamp::now()),
+            history: Recorder::open(directory),
             cycles: 0,
             phase: Phase::Resting,
             phase_until: started,
@@ -196,9 +203,11 @@ impl Engine {
             actor: &self.actor,
             plan: &self.planned.plan,
             ranges: &self.planned.shown,
+            history: &self.history,
             cycles: self.cycles,
             cycle_due: self.next_end,
             policy_path: self.policy_path.as_deref(),
+            policy_content: &self.policy_content,
             policy_trouble: trouble.map(Trouble::reason),
         };
         known.snapshot()
@@ -264,6 +273,7 @@ impl Engine {
 
     fn sample(&mut self) {
         let Engine { observer, actor, .. } = self;
+        actor.ask_controllers(observer);
         actor.tend_throttles(observer);
         let due = if self.always_window { Due::All } else { Due::Only(actor.targets_to_verify()) };
         observer.open_windows(&actor.journal, &due, &actor.acted_on());
@@ -273,6 +283,7 @@ impl Engine {
     /// What is known now is planned with, and the plan is carried out.
     fn decide(&mut self, control: &mut Control) {
         let Engine { observer, actor, planned, .. } = self;
+        actor.ask_controllers(observer);
         actor.end_unwanted_throttles(observer);
         planned.renew(observer, actor);
         planned.emit(observer, actor);
@@ -280,9 +291,16 @@ impl Engine {
         actor.verify(observer, &planned.plan, &planned.fresh);
         self.cycles += 1;
         let interval = observer.policy.timing.interval.duration();
-        self.next_end = Some(Instant::now() + interval * LATE_INTERVALS + LATE_SLACK);
+        let late_after = interval * LATE_INTERVALS + LATE_SLACK;
+        self.next_end = Some(Instant::now() + late_after);
+        let listed = actor.journal.listed(&actor.ledger);
+        let times = observer.take_times();
+        self.history.record(clock::now().at, late_after, &planned.shown, times, listed);
         actor.act(observer, !control.stopped());
         actor.follow_inquiries(observer);
+        if !self.always_window {
+            observer.ask_sightings(&actor.acted_on());
+        }
         control.publish(self.snapshot());
         (self.phase, self.phase_until) = (Phase::Resting, self.cycle_started + interval);
     }
@@ -306,7 +324,7 @@ impl Engine {
         }
         self.actor.give_up_late_commands(&mut self.observer);
         self.forget_gone();
-        self.actor.follow(&mut self.observer, control.take_cancelled(), !control.stopped());
+        self.actor.follow(&mut self.observer, &control.take_cancelled(), !control.stopped());
         changed |= self.actor.take_changed();
         if changed {
             control.publish(self.snapshot());
@@ -340,6 +358,7 @@ impl Engine {
             News::Loaded(policy) => {
                 self.actor.journal.show_keys(policy.keys);
                 self.policy = *policy;
+                self.policy_content = Arc::new(policy_view(&self.policy));
                 self.put_in_force(self.policy.at(clock::now().at, self.node));
                 (EventKind::PolicyLoaded { path }, true)
             }

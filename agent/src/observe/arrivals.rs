@@ -23,6 +23,7 @@ impl Observer {
             let watched = self.roster.watched.iter().map(|watched| watched.target.id).collect();
             self.scout.sweep(self.roster.pids(), watched);
         }
+        self.signals.ask(&self.roster.watched, &self.post);
         for watched in &mut self.roster.watched {
             if !watched.awaits_evidence {
                 watched.ask(&self.post, "looking at its files", PROBE_LIMIT, |session| session.probe(false));

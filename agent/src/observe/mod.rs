@@ -3,11 +3,13 @@
 //! The observer owns the targets and the probes. It decides nothing about what is done to a target: whoever
 //! acts asks it for the target's session, and has it keep windows open meanwhile.
 
+mod advice;
 mod arrivals;
 mod checkpoints;
 mod deadlines;
 mod guard_record;
 mod lineage;
+mod looks;
 mod memory;
 mod perf_level;
 mod places;
@@ -19,6 +21,7 @@ mod sessions;
 mod spending;
 mod survey;
 mod target_view;
+mod wait_record;
 mod watched;
 mod windows;
 
@@ -32,6 +35,7 @@ pub use windows::{Due, OPENING_TIME_MAX, POLL_INTERVAL, SliceSeen};
 
 use crate::discovery::{Follower, Scout};
 use crate::inbox::Post;
+use crate::signals::Signals;
 use crate::worker::LeftBehind;
 use prices::Prices;
 use sexton_probe::governor::ProbePrices;
@@ -48,6 +52,8 @@ pub struct Observer {
     pub roster: Roster,
     /// Where sessions send their answers.
     pub post: Post,
+    /// What the targets are under pressure by.
+    pub signals: Signals,
     sentinel: Sentinel,
     windows: Windows,
     /// What hits cost here; learnt before the first window.
@@ -85,6 +91,7 @@ impl Observer {
             prices: Prices::default(),
             follower: Follower::new(),
             scout,
+            signals: Signals::default(),
             post,
         })
     }

@@ -2,10 +2,12 @@
 
 use super::checkpoints::Checkpoints;
 use super::guard_record::GuardRecord;
+use super::looks::Looks;
 use super::perf_level::PerfLevel;
 use super::price_check::PriceCheck;
 use super::sessions::Sessions;
 use super::spending::Spending;
+use super::wait_record::WaitRecord;
 use crate::inbox::{Event, Post};
 use crate::session::probes::{self, ProbeNews, Prober, SlotLease};
 use crate::session::{Answer, EvidenceRead, HOOK_PROBE_LIMIT, HookState, PROBE_LIMIT, Session};
@@ -74,11 +76,15 @@ pub struct Watched {
     pub links: BTreeMap<PathBuf, Links>,
     /// Which of its databases were found to be checkpoints.
     pub checkpoints: Checkpoints,
+    /// What looks at its databases have told.
+    pub looks: Looks,
     /// What the guards have said.
     pub guards: GuardRecord,
     /// What operations waited for in the windows so far, the last ones counting most: what a slice's
     /// latencies are compared with.
     pub latencies: Latencies,
+    /// What they waited for, by column family.
+    pub waits: WaitRecord,
     /// What tombstones and block reads cost its readers, as learnt so far, over all its databases: for
     /// showing.
     pub costs: CostFit,
@@ -208,8 +214,10 @@ impl Watched {
             options: BTreeMap::new(),
             links: BTreeMap::new(),
             checkpoints: Checkpoints::default(),
+            looks: Looks::default(),
             guards: GuardRecord::default(),
             latencies: Latencies::default(),
+            waits: WaitRecord::default(),
             costs: CostFit::default(),
             database_costs: BTreeMap::new(),
             parted: Parted::default(),
@@ -335,13 +343,15 @@ impl Watched {
 
     /// Takes in what the session has made of a window.
     pub fn take_evidence(&mut self, read: EvidenceRead) {
-        let EvidenceRead { mut evidence, links, options, files_gap, fetcher_offset: _, hook } = read;
+        let EvidenceRead { mut evidence, links, options, waits, files_gap, fetcher_offset: _, hook } = read;
+        self.waits.take(waits);
         self.learn_costs(&evidence);
         for evidence in &mut evidence {
             evidence.sentinel = self.interval;
             let costs = self.database_costs.get(Path::new(&evidence.database));
             evidence.costs = costs.map(CostFit::costs);
         }
+        evidence.iter().for_each(|evidence| self.looks.take_window(evidence));
         (self.evidence, self.links, self.options) = (evidence, links, options);
         (self.files_gap, self.hook) = (files_gap, hook);
         (self.is_fresh, self.awaits_evidence) = (true, false);

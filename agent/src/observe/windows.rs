@@ -8,7 +8,7 @@ use super::prices::Changed;
 use super::spending::Spending;
 use super::watched::{Purpose, Watched, WindowStage, databases};
 use crate::session::probes::{self, InPlace, ProbeNews, Probed, SlotLease};
-use crate::session::{Access, Answer, EVIDENCE_LIMIT, EvidenceRead, SeenByWindow, Session};
+use crate::session::{Access, Answer, EVIDENCE_LIMIT, EvidenceRead, FamilyName, SeenByWindow, Session};
 use sexton_inspect::facts::{ProcessId, TargetId};
 use sexton_journal::Journal;
 use sexton_probe::governor::ProbePrices;
@@ -17,6 +17,7 @@ use sexton_tuner::attention::wants_window;
 use sexton_tuner::governor::Allowance;
 use sexton_tuner::latency::Latencies;
 use sexton_tuner::ledger::PainLedger;
+use sexton_tuner::waits::Times;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -313,6 +314,7 @@ impl Observer {
                     window: result.window,
                     operations: result.operations,
                     files: result.files,
+                    families: result.families,
                     unknown_fetcher: fetcher,
                     remembered: watched.pain.as_ref().map(PainLedger::databases).unwrap_or_default(),
                 };
@@ -335,6 +337,17 @@ impl Observer {
             self.windows.note_file_offset(watched.slot(), offset);
         }
         watched.take_evidence(read);
+    }
+
+    /// How long operations took that windows have seen since this was asked last, by target and column
+    /// family.
+    pub fn take_times(&mut self) -> Vec<(String, FamilyName, Times)> {
+        let watched = self.roster.watched.iter_mut();
+        let news = watched.map(|watched| (watched.target.name.clone(), watched.waits.take_news()));
+        let named = news.flat_map(|(target, news)| {
+            news.into_iter().map(move |(name, times)| (target.clone(), name, times))
+        });
+        named.collect()
     }
 
     /// What operations have waited for so far in a target's open window.

@@ -2,12 +2,17 @@
 //! otherwise; behind this line nobody has to remember to do it.
 
 mod action_view;
+mod policy_view;
+mod throttle_view;
+
+pub use policy_view::policy_view;
 
 use crate::act::Actor;
+use crate::history::{self, PublishedRanges, Recorder};
 use crate::observe::{Observer, Watched};
 use crate::snapshot::{
-    AgentView, PeriodView, PlanStepView, PlanView, ProbePriceView, RANGES_PUBLISHED_MAX, RangeView,
-    RefusalView, SettingView, Snapshot, StateView, TargetView,
+    AgentView, FamilyWaits, PeriodView, PlanStepView, PlanView, ProbePriceView, RANGES_PUBLISHED_MAX,
+    RangeView, RefusalView, SettingView, Snapshot, StateView, TargetView,
 };
 use action_view::{action_view, step_view};
 use sexton_probe::governor::ProbePrices;
@@ -18,7 +23,7 @@ use sexton_tuner::run::{ActionKind, KeptSetting, KeptState, SettingKind};
 use sexton_tuner::words;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 /// All that is known now.
@@ -28,11 +33,14 @@ pub struct Known<'a> {
     pub plan: &'a Plan,
     /// What readers lose time in, best first.
     pub ranges: &'a [RangeAssessment],
+    pub history: &'a Recorder,
     pub cycles: u64,
     /// When the next cycle has to have ended.
     pub cycle_due: Option<Instant>,
     /// Where the policy came from, and why the last good one is in force and not what is there.
     pub policy_path: Option<&'a Path>,
+    /// What is in it, as [`policy_view`] shows it.
+    pub policy_content: &'a Arc<serde_json::Value>,
     pub policy_trouble: Option<&'a str>,
 }
 
@@ -43,11 +51,14 @@ impl Known<'_> {
         let policy = &self.observer.policy;
         Snapshot {
             cycle_due: self.cycle_due,
+            history: self.history.shown(policy.keys).with_ranges(self.published_ranges()),
+            shows_keys: policy.keys == KeyDisplay::Shown,
             at: now.to_string(),
             agent: AgentView {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 cycles: self.cycles,
                 policy: self.policy_path.map(|path| path.display().to_string()),
+                policy_content: Arc::clone(self.policy_content),
                 policy_trouble: self.policy_trouble.map(str::to_owned),
                 schedule: period_views(policy),
                 budget_bytes_per_second: policy.io_budget.rate.bytes_per_second(),
@@ -57,6 +68,7 @@ impl Known<'_> {
                 events_told: self.actor.journal.events().counts(),
             },
             targets: self.target_views(),
+            waits: self.waits(),
             ranges: self.range_views(),
             plan: self.plan_view(),
             actions: self
@@ -65,7 +77,10 @@ impl Known<'_> {
                 .listed(&self.actor.ledger)
                 .map(|listed| action_view(listed, policy.keys))
                 .collect(),
+            advice: self.observer.roster.watched.iter().flat_map(|it| it.looks.advice()).cloned().collect(),
             settings: self.actor.ledger.settings().iter().map(setting_view).collect(),
+            throttles: throttle_view::throttle_views(self.observer, self.actor),
+            pressures: throttle_view::pressure_views(self.observer),
             action_counts: self.actor.journal.counts(&self.actor.ledger),
             events: self.actor.journal.events().events(),
         }
@@ -96,6 +111,20 @@ impl Known<'_> {
         watched.chain(self.observer.roster.lost.iter().map(|lost| lost.view.clone())).collect()
     }
 
+    fn waits(&self) -> Vec<FamilyWaits> {
+        let watched = self.observer.roster.watched.iter();
+        let of_target = |watched: &Watched| {
+            let target = watched.target.name.clone();
+            let named = watched.waits.sums().iter().map(move |(name, waits)| FamilyWaits {
+                target: target.clone(),
+                column_family: name.column_family.clone().unwrap_or_else(|| "unknown".into()),
+                waits: waits.clone(),
+            });
+            named.collect::<Vec<_>>()
+        };
+        watched.flat_map(of_target).collect()
+    }
+
     fn pain_of(&self, watched: &Watched) -> f64 {
         let of_target = self.ranges.iter().filter(|range| range.target == watched.target.name);
         // Not `sum`: of nothing that is -0.0, which JSON shows.
@@ -105,6 +134,11 @@ impl Known<'_> {
     fn range_views(&self) -> Vec<RangeView> {
         let keys = self.observer.policy.keys;
         self.ranges.iter().take(RANGES_PUBLISHED_MAX).map(|range| range_view(range, keys)).collect()
+    }
+
+    fn published_ranges(&self) -> PublishedRanges {
+        let published = self.ranges.iter().take(RANGES_PUBLISHED_MAX);
+        published.map(|range| (range_id(range), (history::place_of(range), range.range.clone()))).collect()
     }
 
     fn plan_view(&self) -> PlanView {
@@ -178,7 +212,6 @@ fn setting_view(kept: &KeptSetting) -> SettingView {
     let (kind, database, column_family) = match &kept.setting.kind {
         SettingKind::Option { database, column_family } => ("option", Some(database), Some(column_family)),
         SettingKind::Throttle => ("throttle", None, None),
-        SettingKind::PerfLevel => ("perf_level", None, None),
     };
     let (state, reason) = match &kept.state {
         KeptState::Intended => ("intended", None),

@@ -5,7 +5,7 @@ use super::{Access, HookState, Session};
 use sexton_execute::{HookClient, Properties};
 use sexton_inspect::facts::{DatabaseDirectory, Gap};
 use sexton_inspect::links;
-use sexton_probe::{FileFetches, Operation};
+use sexton_probe::{FamilyWaits, FileFetches, Operation};
 use sexton_sst::{Reader, SstError};
 use sexton_tuner::evidence::{Evidence, FileReads, Observation, SstFile, Window};
 use sexton_tuner::index_blocks::worth_reading;
@@ -13,6 +13,7 @@ use sexton_tuner::index_marks::IndexMarks;
 use sexton_tuner::lineage::Links;
 use sexton_tuner::oldest_snapshot::{OldestSnapshot, Sequences};
 use sexton_tuner::options::ColumnFamilyOptions;
+use sexton_tuner::waits::Waits;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -57,6 +58,8 @@ pub struct SeenByWindow {
     pub operations: Vec<Operation>,
     /// Files that blocks were read from.
     pub files: Vec<FileFetches>,
+    /// What operations waited for, by column family.
+    pub families: Vec<FamilyWaits>,
     /// The beginning of a `BlockFetcher`, where it is not known yet at which byte of it the file stands.
     pub unknown_fetcher: Option<Vec<u64>>,
     /// Databases in which earlier windows have seen something that still counts.
@@ -72,6 +75,8 @@ pub struct EvidenceRead {
     pub links: BTreeMap<PathBuf, Links>,
     /// What the OPTIONS files say of the column families of the databases that were read.
     pub options: BTreeMap<PathBuf, BTreeMap<String, ColumnFamilyOptions>>,
+    /// What operations waited for, by column family; one that is not known is `None`.
+    pub waits: BTreeMap<FamilyName, Waits>,
     /// Why the SST files of a database could not be read.
     pub files_gap: Option<Gap>,
     /// At which byte of a `BlockFetcher` the file stands, if that was found just now.
@@ -80,20 +85,29 @@ pub struct EvidenceRead {
     pub hook: HookState,
 }
 
+/// A database and a column family in it, as far as they are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FamilyName {
+    pub database: Option<PathBuf>,
+    pub column_family: Option<String>,
+}
+
 impl Session {
     /// Names what a window saw, and reads the files of the databases in which it saw something.
     pub fn read_evidence(&mut self, seen: SeenByWindow, access: Access) -> EvidenceRead {
-        let SeenByWindow { window, operations, files, unknown_fetcher, remembered } = seen;
+        let SeenByWindow { window, operations, files, families, unknown_fetcher, remembered } = seen;
         self.identities.begin_window();
         let fetcher = unknown_fetcher.as_deref();
         let fetcher_offset = fetcher.and_then(|words| self.identities.find_file(&self.target, words));
         let mut observations = self.by_database(operations);
         let mut file_reads = self.file_reads(files);
+        let waits = self.waits(families);
         self.connect_hook(access);
         let mut read = EvidenceRead {
             evidence: Vec::new(),
             links: BTreeMap::new(),
             options: BTreeMap::new(),
+            waits,
             files_gap: None,
             fetcher_offset,
             hook: self.hook_state(),
@@ -258,6 +272,18 @@ impl Session {
             }
         }
         by_database
+    }
+
+    /// What operations waited for, with names for addresses.
+    fn waits(&mut self, families: Vec<FamilyWaits>) -> BTreeMap<FamilyName, Waits> {
+        let Session { target, identities, .. } = self;
+        let mut named: BTreeMap<FamilyName, Waits> = BTreeMap::new();
+        for FamilyWaits { addresses, waits } in families {
+            let (database, column_family) = identities.resolve(target, addresses);
+            let database = database.or_else(|| identities.unseen(target, addresses));
+            named.entry(FamilyName { database, column_family }).or_default().merge(&waits);
+        }
+        named
     }
 
     /// The live SST files of the database in `directory`; `None` where they cannot be read.

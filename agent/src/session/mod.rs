@@ -12,13 +12,16 @@ mod jobs;
 mod options;
 pub mod probes;
 mod readings;
+mod sighted_files;
+mod sighting;
 
 pub use around::{Baseline, Before, RunningCompactions, Wanted, is_inside};
-pub use evidence::{EVIDENCE_LIMIT, EvidenceRead, FILES_LIMIT, SeenByWindow, SstRead};
+pub use evidence::{EVIDENCE_LIMIT, EvidenceRead, FILES_LIMIT, FamilyName, SeenByWindow, SstRead};
 pub use jobs::{JobReport, Meanwhile, Order, ReportedStatus};
 pub use options::{OPTION_LIMIT, ValueInForce, note};
 pub use probes::Probed;
 pub use readings::{PlaceReadings, READINGS_LIMIT};
+pub use sighting::{SIGHTING_LIMIT, Sighted};
 
 use crate::worker::Resident;
 use jobs::{Reporter, RunningJob};
@@ -31,6 +34,7 @@ use sexton_tuner::oldest_snapshot::Sequences;
 use sexton_tuner::options::ColumnFamilyOptions;
 use sexton_tuner::policy::{ExecutorKind, Mode, TargetPolicy};
 use sexton_tuner::run::{ActionId, JobStatus, KeptSetting, Measurement};
+use sighted_files::SightedFiles;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -54,6 +58,8 @@ pub struct Session {
     properties: HashMap<PathBuf, PropertiesCache>,
     /// What index blocks of SST files tell, of those that operations have crossed.
     indexes: HashMap<PathBuf, IndexCache>,
+    /// What looks at databases remember of their files.
+    sighted: HashMap<PathBuf, SightedFiles>,
     /// Sequence numbers of SST files, as they were read from the directory.
     sequences: HashMap<PathBuf, BTreeMap<u64, Sequences>>,
     /// How column families order their keys, by database and name; `None`: not known to us.
@@ -113,6 +119,8 @@ pub enum Answer {
     },
     /// What a window saw, with names, and the files it belongs to.
     Evidence(Box<EvidenceRead>),
+    /// A look at a database; `None` where it has gone, or cannot be read.
+    Sighted(Option<Box<Sighted>>),
     /// There is nothing to tell.
     Nothing,
     /// The job of that number has begun.
@@ -156,6 +164,7 @@ impl Session {
             identities: Identities::default(),
             properties: HashMap::new(),
             indexes: HashMap::new(),
+            sighted: HashMap::new(),
             sequences: HashMap::new(),
             orders: HashMap::new(),
             options: HashMap::new(),
@@ -180,6 +189,7 @@ impl Session {
         self.identities.keep(is_open);
         self.properties.retain(|path, _| is_open(path));
         self.indexes.retain(|path, _| is_open(path));
+        self.sighted.retain(|path, _| is_open(path));
         self.sequences.retain(|path, _| is_open(path));
         self.orders.retain(|path, _| is_open(path));
         self.options.retain(|path, _| is_open(path));

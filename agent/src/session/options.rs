@@ -5,7 +5,7 @@
 
 use super::{Access, Session};
 use sexton_execute::{ExecuteError, HookClient};
-use sexton_hook_protocol::{ChangedOption, ColumnFamilyPointers, OptionChange, OptionsScope};
+use sexton_hook_protocol::{ChangedOption, ColumnFamilyPointers, OptionChange};
 use sexton_inspect::facts::DatabaseDirectory;
 use sexton_sst::Place;
 use sexton_tuner::options::ColumnFamilyOptions;
@@ -72,7 +72,7 @@ impl Session {
         // Where it is another value by now, the hook is to leave it alone as well.
         let pointers = pointers.ok_or_else(|| "no hook knows its column family".to_owned())?;
         let change = OptionChange { name: name.clone(), value: value.clone(), restore: None };
-        let set = |hook: &mut HookClient| hook.set_options(&pointers, OptionsScope::ColumnFamily, &[change]);
+        let set = |hook: &mut HookClient| hook.set_options(&pointers, &[change]);
         let set = self.converse(set).ok_or_else(|| "no hook answers, or it is busy".to_owned())?;
         if let Err(ExecuteError::Hook { .. }) = set {
             self.identities.forget(pointers.database);

@@ -4,9 +4,10 @@
 
 use crate::failure::Failure;
 use crate::snapshot::{RANGES_PUBLISHED_MAX, RangeView, TargetView};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use sexton_journal::Event;
+use sexton_tuner::advice::Advice;
 use std::io::ErrorKind;
 use std::time::Duration;
 use thiserror::Error;
@@ -60,7 +61,7 @@ impl From<TopError> for Failure {
 
 /// Targets and ranges of an agent as of one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Picture {
+pub struct Snapshot {
     /// When the agent made it, RFC 3339.
     pub at: String,
     pub cycles: u64,
@@ -91,6 +92,23 @@ pub struct EventsPage {
     pub oldest_id: Option<u64>,
     /// Oldest first.
     pub events: Vec<Event>,
+}
+
+/// What an agent advises.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct AdvicePage {
+    /// When, RFC 3339.
+    pub at: String,
+    pub advice: Vec<Advice>,
+}
+
+/// A name as a URL's query takes it.
+fn encoded(name: &str) -> String {
+    let one = |byte: u8| match byte {
+        b'-' | b'.' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    name.bytes().map(one).collect()
 }
 
 #[derive(Clone, Debug)]
@@ -132,11 +150,11 @@ impl Client {
     /// The agent's state now.
     /// Errors: [`TopError::Unreachable`] when nothing answers, [`TopError::NoAgent`] when something else
     /// does, [`TopError::Refused`] with the agent's own words.
-    pub fn picture(&self) -> Result<Picture, TopError> {
+    pub fn snapshot(&self) -> Result<Snapshot, TopError> {
         let health: Health = self.get("/healthz")?;
         let Targets { at, targets } = self.get("/api/v1/targets")?;
         let Ranges { ranges } = self.get(&format!("/api/v1/ranges?limit={RANGES_PUBLISHED_MAX}"))?;
-        Ok(Picture { at, cycles: health.cycles, targets, ranges })
+        Ok(Snapshot { at, cycles: health.cycles, targets, ranges })
     }
 
     /// The events with a greater id than `since`, as many as the agent gives at a time.
@@ -144,7 +162,16 @@ impl Client {
         self.get(&format!("/api/v1/events?since={since}"))
     }
 
-    fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, TopError> {
+    /// What the agent advises, on one target where it is named.
+    pub fn advice(&self, target: Option<&str>) -> Result<AdvicePage, TopError> {
+        match target {
+            None => self.get("/api/v1/advice"),
+            Some(name) => self.get(&format!("/api/v1/advice?target={}", encoded(name))),
+        }
+    }
+
+    /// What the agent answers on a path.
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, TopError> {
         let mut answer =
             self.http.get(format!("{}{path}", self.url)).call().map_err(|error| self.failed(error))?;
         let status = answer.status();
@@ -197,7 +224,7 @@ mod tests {
         assert_eq!(Client::new("localhost:1/").unwrap().url(), "http://localhost:1");
     }
 
-    /// Answers one connection with `answer` and asks it for a picture.
+    /// Answers one connection with `answer` and asks it for a snapshot.
     fn asked(answer: &'static str) -> TopError {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = Client::new(&listener.local_addr().unwrap().to_string()).unwrap();
@@ -207,7 +234,7 @@ mod tests {
             let _ = stream.read(&mut request).unwrap();
             stream.write_all(answer.as_bytes()).unwrap();
         });
-        let error = client.picture().unwrap_err();
+        let error = client.snapshot().unwrap_err();
         server.join().unwrap();
         error
     }
@@ -226,6 +253,6 @@ mod tests {
     fn nobody_listening_is_unreachable() {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let client = Client::new(&address.to_string()).unwrap();
-        assert!(matches!(client.picture(), Err(TopError::Unreachable { .. })));
+        assert!(matches!(client.snapshot(), Err(TopError::Unreachable { .. })));
     }
 }

@@ -104,7 +104,7 @@ fn title(state: &State) -> Line<'static> {
     let at = match state.at().split_once('.') {
         // Fractions of a second are of no use to the eye.
         Some((seconds, _)) => format!("{seconds}Z"),
-        None if state.at().is_empty() => "waiting for the first picture".to_owned(),
+        None if state.at().is_empty() => "waiting for the first snapshot".to_owned(),
         None => state.at().to_owned(),
     };
     let mut text = format!("sexton top  {}  {at}  cycle {}", state.source, state.cycles());
@@ -291,7 +291,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::snapshot::{GapView, TargetView};
-    use crate::top::Picture;
+    use crate::top::Snapshot;
     use proptest::prelude::*;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -330,7 +330,7 @@ mod tests {
         };
         let java = TargetView { gaps: vec![gap], ..target("java-4711", 1.5) };
         let mut state = State::new("http://127.0.0.1:9776".into());
-        state.take(Picture {
+        state.take(Snapshot {
             at: "2026-01-01T00:00:00Z".into(),
             cycles: 7,
             targets: vec![target("mariadbd-12", 0.25), java],
@@ -380,7 +380,7 @@ mod tests {
     fn the_selected_target_is_on_the_screen_however_many_there_are() {
         let mut state = State::new("http://127.0.0.1:9776".into());
         let targets = (0..50).map(|number| target(&format!("t-{number:02}"), 0.0)).collect();
-        state.take(Picture { at: "2026-01-01T00:00:00Z".into(), targets, ..Picture::default() });
+        state.take(Snapshot { at: "2026-01-01T00:00:00Z".into(), targets, ..Snapshot::default() });
         for _ in 0..40 {
             state.press(KeyCode::Down);
         }
@@ -407,7 +407,8 @@ mod tests {
             assert!(text.contains(words), "{words}: {text}");
         }
         assert!(
-            plain_text(&State::new("http://127.0.0.1:9776".into())).contains("waiting for the first picture")
+            plain_text(&State::new("http://127.0.0.1:9776".into()))
+                .contains("waiting for the first snapshot")
         );
     }
 
@@ -415,7 +416,11 @@ mod tests {
     fn names_with_control_characters_do_no_harm() {
         let mut state = State::new("http://127.0.0.1:9776".into());
         let evil = target("evil\u{1b}[2J\u{7}name", 0.0);
-        state.take(Picture { at: "2026-01-01T00:00:00Z".into(), targets: vec![evil], ..Picture::default() });
+        state.take(Snapshot {
+            at: "2026-01-01T00:00:00Z".into(),
+            targets: vec![evil],
+            ..Snapshot::default()
+        });
         assert!(!plain_text(&state).contains(['\u{1b}', '\u{7}']));
     }
 

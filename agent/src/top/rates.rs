@@ -1,32 +1,32 @@
-//! From counters to rates: what happened between pictures of one target.
+//! From counters to rates: what happened between snapshots of one target.
 //!
 //! An agent publishes counters that only grow. A rate is the difference of two of them; where a counter fell,
 //! or the name stands for another process, the agent or the target began anew, and so does the history. Pure.
 
-use super::client::Picture;
+use super::client::Snapshot;
 use crate::snapshot::TargetView;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
 
 /// Span over which the sentinel's totals are turned into rates: two of the engine's usual cycles, so that a
-/// picture made twice within a cycle does not show as standstill.
+/// snapshot made twice within a cycle does not show as standstill.
 const TOTALS_SPAN: SignedDuration = SignedDuration::from_secs(10);
 
 /// Span over which windows are turned into rates: windows are rarer than cycles.
 const WINDOWS_SPAN: SignedDuration = SignedDuration::from_secs(60);
 
-/// Pictures kept of one target: as many as [`WINDOWS_SPAN`] has at one a second, and some to spare.
+/// Snapshots kept of one target: as many as [`WINDOWS_SPAN`] has at one a second, and some to spare.
 const SAMPLES_MAX: usize = 90;
 
-/// What one picture says of one target.
+/// What one snapshot says of one target.
 #[derive(Clone, Debug)]
 struct Sample {
     at: Timestamp,
     view: TargetView,
 }
 
-/// Rates of one target; `None` where two pictures are needed and there are not two yet, or nothing happened
+/// Rates of one target; `None` where two snapshots are needed and there are not two yet, or nothing happened
 /// that could be divided by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Rates {
@@ -51,12 +51,12 @@ pub struct History {
 }
 
 impl History {
-    /// Takes in a picture. One that is no newer than the last adds nothing; targets that are not in it are
+    /// Takes in a snapshot. One that is no newer than the last adds nothing; targets that are not in it are
     /// forgotten.
-    pub fn take(&mut self, picture: &Picture) {
-        let Ok(at) = picture.at.parse::<Timestamp>() else { return };
-        self.samples.retain(|name, _| picture.targets.iter().any(|target| target.name == *name));
-        for view in &picture.targets {
+    pub fn take(&mut self, snapshot: &Snapshot) {
+        let Ok(at) = snapshot.at.parse::<Timestamp>() else { return };
+        self.samples.retain(|name, _| snapshot.targets.iter().any(|target| target.name == *name));
+        for view in &snapshot.targets {
             let samples = self.samples.entry(view.name.clone()).or_default();
             if samples.back().is_some_and(|last| !continues(&last.view, view) || last.at > at) {
                 samples.clear();
@@ -73,7 +73,7 @@ impl History {
         }
     }
 
-    /// Rates of a target as of the last picture.
+    /// Rates of a target as of the last snapshot.
     pub fn rates(&self, name: &str) -> Rates {
         let Some(samples) = self.samples.get(name) else { return Rates::default() };
         let Some(last) = samples.back() else { return Rates::default() };
@@ -131,9 +131,9 @@ mod tests {
     use proptest::prelude::*;
     use sexton_tuner::evidence::Counters;
 
-    /// A picture `second` seconds after some moment, of one target that has skipped so many tombstones in
+    /// A snapshot `second` seconds after some moment, of one target that has skipped so many tombstones in
     /// all, of them a tenth in windows of half a second a second.
-    fn picture(second: i64, tombstones: u64, windows: u64) -> Picture {
+    fn snapshot(second: i64, tombstones: u64, windows: u64) -> Snapshot {
         let counters = |tombstones| Counters {
             tombstones_skipped: tombstones,
             block_reads: tombstones / 10,
@@ -151,13 +151,13 @@ mod tests {
             ..TargetView::default()
         };
         let at = Timestamp::from_second(1_800_000_000 + second).unwrap();
-        Picture { at: at.to_string(), cycles: 1, targets: vec![target], ranges: Vec::new() }
+        Snapshot { at: at.to_string(), cycles: 1, targets: vec![target], ranges: Vec::new() }
     }
 
     #[test]
-    fn one_picture_has_no_rates_of_totals_but_those_of_its_windows() {
+    fn one_snapshot_has_no_rates_of_totals_but_those_of_its_windows() {
         let mut history = History::default();
-        history.take(&picture(0, 1_000, 2));
+        history.take(&snapshot(0, 1_000, 2));
         let rates = history.rates("queue-1");
         assert_eq!((rates.tombstones_per_second, rates.misses_per_second), (None, None));
         assert_eq!(rates.seeks_per_second, Some(100.0));
@@ -166,10 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn two_pictures_give_the_rates_between_them() {
+    fn two_snapshots_give_the_rates_between_them() {
         let mut history = History::default();
-        history.take(&picture(0, 1_000, 2));
-        history.take(&picture(5, 11_000, 3));
+        history.take(&snapshot(0, 1_000, 2));
+        history.take(&snapshot(5, 11_000, 3));
         let rates = history.rates("queue-1");
         assert_eq!(rates.tombstones_per_second, Some(2_000.0));
         assert_eq!(rates.misses_per_second, Some(200.0));
@@ -181,37 +181,37 @@ mod tests {
     }
 
     #[test]
-    fn the_same_picture_twice_changes_nothing() {
+    fn the_same_snapshot_twice_changes_nothing() {
         let mut history = History::default();
-        history.take(&picture(0, 1_000, 2));
-        history.take(&picture(5, 11_000, 3));
+        history.take(&snapshot(0, 1_000, 2));
+        history.take(&snapshot(5, 11_000, 3));
         let rates = history.rates("queue-1");
-        history.take(&picture(5, 11_000, 3));
+        history.take(&snapshot(5, 11_000, 3));
         assert_eq!(history.rates("queue-1"), rates);
     }
 
     #[test]
     fn an_agent_that_was_restarted_begins_anew() {
         let mut history = History::default();
-        history.take(&picture(0, 90_000, 200));
-        history.take(&picture(5, 100, 0));
+        history.take(&snapshot(0, 90_000, 200));
+        history.take(&snapshot(5, 100, 0));
         let rates = history.rates("queue-1");
         assert_eq!((rates.tombstones_per_second, rates.seeks_per_second), (None, None));
-        history.take(&picture(10, 1_100, 1));
+        history.take(&snapshot(10, 1_100, 1));
         assert_eq!(history.rates("queue-1").tombstones_per_second, Some(200.0));
     }
 
     #[test]
-    fn old_pictures_are_forgotten() {
+    fn old_snapshots_are_forgotten() {
         let mut history = History::default();
         for second in 0..500 {
-            history.take(&picture(second, second as u64 * 100, 0));
+            history.take(&snapshot(second, second as u64 * 100, 0));
         }
         assert!(history.samples.values().all(|samples| samples.len() <= SAMPLES_MAX));
         let rates = history.rates("queue-1");
         assert_eq!(rates.tombstones_per_second, Some(100.0));
         assert_eq!(rates.seeks_per_second, None);
-        history.take(&Picture { at: picture(600, 0, 0).at, ..Picture::default() });
+        history.take(&Snapshot { at: snapshot(600, 0, 0).at, ..Snapshot::default() });
         assert!(history.samples.is_empty());
     }
 
@@ -225,7 +225,7 @@ mod tests {
             let mut second = 0;
             for (after, tombstones, windows) in steps {
                 second += after;
-                history.take(&picture(second, tombstones, windows));
+                history.take(&snapshot(second, tombstones, windows));
                 let rates = history.rates("queue-1");
                 let all = [rates.tombstones_per_second, rates.misses_per_second, rates.seeks_per_second,
                            rates.tombstones_per_seek, rates.misses_per_seek, rates.probe_cost_ratio];

@@ -4,10 +4,10 @@ use super::rates::Rates;
 use crate::snapshot::{GapView, RangeView, TargetState, TargetView};
 use serde::Serialize;
 
-/// What `sexton top --json` prints: one object. Rates are `null` where two pictures were not enough.
+/// What `sexton top --json` prints: one object. Rates are `null` where two snapshots were not enough.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// When the agent made the picture, RFC 3339.
+    /// When the agent made the snapshot, RFC 3339.
     pub at: String,
     /// Loops the agent has completed.
     pub cycles: u64,

@@ -1,6 +1,6 @@
 //! What the screen shows and how keys change it. Pure: no clock, no terminal.
 
-use super::client::Picture;
+use super::client::Snapshot;
 use super::rates::History;
 use super::row::{Report, Row};
 use crate::snapshot::{RangeView, TargetState};
@@ -35,15 +35,15 @@ pub struct State {
     pub source: String,
     /// The order of the targets.
     pub sort: Sort,
-    /// Whether new pictures are let pass.
+    /// Whether new snapshots are let pass.
     pub paused: bool,
     /// Whether the help is shown.
     pub help: bool,
     /// Whether it is time to leave.
     pub quit: bool,
-    /// Why the last picture could not be had; what is shown is older.
+    /// Why the last snapshot could not be had; what is shown is older.
     pub trouble: Option<String>,
-    picture: Picture,
+    snapshot: Snapshot,
     history: History,
     /// The selected target's name; it stays selected wherever it moves.
     selected: Option<String>,
@@ -55,15 +55,15 @@ impl State {
         State { source, ..State::default() }
     }
 
-    /// A new picture; while paused it passes by unseen.
-    pub fn take(&mut self, picture: Picture) {
+    /// A new snapshot; while paused it passes by unseen.
+    pub fn take(&mut self, snapshot: Snapshot) {
         self.trouble = None;
         if self.paused {
             return;
         }
-        self.history.take(&picture);
-        self.picture = picture;
-        let is_there = |name: &String| self.picture.targets.iter().any(|target| target.name == *name);
+        self.history.take(&snapshot);
+        self.snapshot = snapshot;
+        let is_there = |name: &String| self.snapshot.targets.iter().any(|target| target.name == *name);
         if !self.selected.as_ref().is_some_and(is_there) {
             self.selected = self.rows().first().map(|row| row.name.clone());
         }
@@ -99,20 +99,20 @@ impl State {
         rows.iter().position(|row| Some(&row.name) == self.selected.as_ref()).unwrap_or_default()
     }
 
-    /// When the picture was made, RFC 3339; empty before the first.
+    /// When the snapshot was made, RFC 3339; empty before the first.
     pub fn at(&self) -> &str {
-        &self.picture.at
+        &self.snapshot.at
     }
 
     /// Loops that the agent has completed.
     pub fn cycles(&self) -> u64 {
-        self.picture.cycles
+        self.snapshot.cycles
     }
 
     /// The lines of the table, in order; targets that are gone come last.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows: Vec<Row> = self
-            .picture
+            .snapshot
             .targets
             .iter()
             .map(|target| Row::new(target, self.history.rates(&target.name)))
@@ -137,18 +137,18 @@ impl State {
     /// Ranges of the selected target, worst first.
     pub fn ranges(&self) -> Vec<&RangeView> {
         let of_selected = |range: &&RangeView| Some(&range.target) == self.selected.as_ref();
-        let mut ranges: Vec<&RangeView> = self.picture.ranges.iter().filter(of_selected).collect();
+        let mut ranges: Vec<&RangeView> = self.snapshot.ranges.iter().filter(of_selected).collect();
         ranges.sort_by(|one, two| two.pain_seconds_per_second.total_cmp(&one.pain_seconds_per_second));
         ranges
     }
 
     pub fn report(&self) -> Report {
         Report {
-            at: self.picture.at.clone(),
-            cycles: self.picture.cycles,
+            at: self.snapshot.at.clone(),
+            cycles: self.snapshot.cycles,
             source: self.source.clone(),
             targets: self.rows(),
-            ranges: self.picture.ranges.clone(),
+            ranges: self.snapshot.ranges.clone(),
         }
     }
 }
@@ -166,7 +166,7 @@ mod tests {
             ..TargetView::default()
         });
         let mut state = State::new("http://127.0.0.1:9776".into());
-        state.take(Picture {
+        state.take(Snapshot {
             at: "2026-01-01T00:00:00Z".into(),
             cycles: 7,
             targets: targets.collect(),
@@ -203,24 +203,24 @@ mod tests {
             state.press(key);
             assert_eq!(selected(&state), index);
         }
-        let mut picture = state.picture.clone();
-        picture.targets.reverse();
-        picture.targets.iter_mut().for_each(|target| target.pain_seconds_per_second = 0.0);
-        state.take(picture);
+        let mut snapshot = state.snapshot.clone();
+        snapshot.targets.reverse();
+        snapshot.targets.iter_mut().for_each(|target| target.pain_seconds_per_second = 0.0);
+        state.take(snapshot);
         assert_eq!(state.selected.as_deref(), Some("b"));
-        state.take(Picture::default());
+        state.take(Snapshot::default());
         state.press(KeyCode::Down);
         assert_eq!(state.selected, None);
     }
 
     #[test]
-    fn a_pause_keeps_the_picture() {
+    fn a_pause_keeps_the_snapshot() {
         let mut state = state(&[("a", 0.3, Watching)]);
         state.press(KeyCode::Char('p'));
-        state.take(Picture::default());
+        state.take(Snapshot::default());
         assert_eq!(names(&state), ["a"]);
         state.press(KeyCode::Char('p'));
-        state.take(Picture::default());
+        state.take(Snapshot::default());
         assert!(names(&state).is_empty());
     }
 

@@ -5,6 +5,7 @@ use super::reader::{Place, Reader};
 use super::tails::file_name;
 use super::wire::Tail;
 use sexton_tuner::evidence::SstFile;
+use sexton_tuner::sighting::TableDetails;
 use std::collections::{HashMap, HashSet};
 
 /// Files that one call reads at most: some three reads of a few KiB each, a second on a slow disk. What is
@@ -45,6 +46,18 @@ pub struct Completion {
 impl PropertiesCache {
     pub fn len(&self) -> usize {
         self.by_number.len()
+    }
+
+    /// What the file of this number says of itself, where that is known.
+    pub fn details(&self, number: u64) -> Option<TableDetails> {
+        let properties = self.by_number.get(&number)?.properties.as_ref()?;
+        Some(TableDetails {
+            raw_bytes: properties.raw_bytes,
+            merge_operands: properties.merge_operands,
+            range_deletions: properties.range_deletions,
+            created_unix_s: properties.created_unix_s,
+            collectors: properties.collectors.clone(),
+        })
     }
 
     /// Whether no file is remembered.

@@ -30,6 +30,8 @@ const FORMAT_VERSION_MAX: u32 = 8;
 pub const META_BLOCK_BYTES_MAX: u64 = 4 << 20;
 /// Entries of a meta block that are looked at; RocksDB itself writes some 60 properties.
 const META_BLOCK_ENTRIES_MAX: usize = 4096;
+/// Bytes that are kept of the names of property collectors: a dozen.
+const COLLECTORS_BYTES_MAX: usize = 1024;
 /// Longest column family name that is kept.
 const COLUMN_FAMILY_NAME_BYTES_MAX: usize = 1024;
 
@@ -44,6 +46,16 @@ pub struct TableProperties {
     pub merge_operands: u64,
     /// `rocksdb.num.range-deletions`.
     pub range_deletions: u64,
+    /// `rocksdb.raw.key.size` and `rocksdb.raw.value.size` together.
+    #[serde(default)]
+    pub raw_bytes: u64,
+    /// `rocksdb.file.creation.time`, else `rocksdb.creation.time`, seconds since the epoch; 0 where it has
+    /// neither.
+    #[serde(default)]
+    pub created_unix_s: u64,
+    /// `rocksdb.property.collectors`, cut where it is long.
+    #[serde(default)]
+    pub collectors: String,
     /// `rocksdb.column.family.id`; `None` where it is missing or the writer did not know it.
     pub column_family_id: Option<u64>,
     /// `rocksdb.column.family.name`; `None` where it is missing or empty.
@@ -110,6 +122,7 @@ fn decode_properties(block: &Block) -> Result<TableProperties, PropertiesError> 
     let mut properties = TableProperties::default();
     let mut entries_seen = false;
     let mut damaged = false;
+    let mut created = 0;
     for_each_entry(block, |name, value| {
         let mut number = || {
             let decoded = take_varint64(&mut &*value);
@@ -124,6 +137,21 @@ fn decode_properties(block: &Block) -> Result<TableProperties, PropertiesError> 
             b"rocksdb.deleted.keys" => properties.deletions = number(),
             b"rocksdb.merge.operands" => properties.merge_operands = number(),
             b"rocksdb.num.range-deletions" => properties.range_deletions = number(),
+            b"rocksdb.raw.key.size" | b"rocksdb.raw.value.size" => {
+                properties.raw_bytes = properties.raw_bytes.saturating_add(number());
+            }
+            b"rocksdb.file.creation.time" => {
+                properties.created_unix_s = Some(number()).filter(|at| *at > 0).unwrap_or(created);
+            }
+            // In the order of their names, so before the other.
+            b"rocksdb.creation.time" => {
+                created = number();
+                properties.created_unix_s = created;
+            }
+            b"rocksdb.property.collectors" => {
+                let kept = value.get(..COLLECTORS_BYTES_MAX).unwrap_or(value);
+                properties.collectors = String::from_utf8_lossy(kept).into_owned();
+            }
             b"rocksdb.column.family.id" => {
                 // RocksDB writes INT32_MAX where the writer knew no column family.
                 properties.column_family_id = Some(number()).filter(|id| *id != u64::from(u32::MAX >> 1));

@@ -11,6 +11,10 @@ use std::process::Command;
 /// The texts that are checked besides the sources.
 const DOCUMENTS: [&str; 4] = ["README.md", "ARCHITECTURE.md", "BENCHMARKS.md", "policies/default.yaml"];
 
+/// The pages whose commands exist, as those of the README do.
+const PAGES: [&str; 3] =
+    ["deploy/docs/install.md", "deploy/docs/first-hour.md", "deploy/docs/what-it-does.md"];
+
 /// Marks of what is unfinished, and words that say nothing.
 const BANNED: [&str; 6] = ["TODO", "FIXME", "XXX", "HACK", "obviously", "basically"];
 
@@ -98,7 +102,7 @@ fn wrong_command(program: &Path, subcommand: &str, flags: &[String]) -> Result<V
 #[test]
 fn no_banned_words() -> Result<()> {
     let mut complaints = Vec::new();
-    for name in DOCUMENTS {
+    for name in DOCUMENTS.into_iter().chain(PAGES) {
         complaints.extend(banned(name, document(name)?.lines().map(str::to_owned)));
     }
     for source in source::all()?.into_iter().filter(|source| !source.path.contains("/tidy/")) {
@@ -125,12 +129,15 @@ fn the_glossary_is_short() -> Result<()> {
 }
 
 #[test]
-fn every_command_of_the_readme_exists() -> Result<()> {
+fn every_command_of_the_documents_exists() -> Result<()> {
     let program = artifact::built("sexton")?;
     let mut complaints = Vec::new();
-    let commands = commands(&document("README.md")?);
-    anyhow::ensure!(commands.len() > 10, "only {} commands were found", commands.len());
-    for (subcommand, flags) in commands {
+    let mut found = commands(&document("README.md")?);
+    anyhow::ensure!(found.len() > 10, "only {} commands were found", found.len());
+    for page in PAGES {
+        found.extend(commands(&document(page)?));
+    }
+    for (subcommand, flags) in found {
         complaints.extend(wrong_command(&program, &subcommand, &flags)?);
     }
     none("commands of the README", &complaints)

@@ -32,6 +32,11 @@ impl LatencyHistogram {
         }
     }
 
+    /// The counts, as far as there are any.
+    pub fn buckets(&self) -> &[u64] {
+        &self.buckets
+    }
+
     /// Adds another histogram.
     pub fn merge(&mut self, other: &LatencyHistogram) {
         self.add(&other.buckets);

@@ -2,6 +2,7 @@
 
 pub mod comparator;
 pub mod evidence;
+pub mod exposition;
 pub mod heat;
 pub mod index_marks;
 pub mod key;
@@ -12,3 +13,5 @@ pub mod options;
 pub(crate) mod prefix;
 pub mod primitives;
 pub mod range;
+pub mod sighting;
+pub mod waits;

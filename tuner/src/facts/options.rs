@@ -21,6 +21,9 @@ const FILE_SIZE_MIN: u64 = 16 << 10;
 /// `compression` of RocksDB builds that have it, by its name in an OPTIONS file.
 const COMPRESSION_DEFAULT: &str = "kSnappyCompression";
 
+/// `ttl` and `periodic_compaction_seconds` that leave the choice to RocksDB.
+const SECONDS_BY_DEFAULT: u64 = u64::MAX - 1;
+
 /// `bottommost_compression` that means "as the other levels".
 const COMPRESSION_DISABLED: &str = "kDisableCompressionOption";
 
@@ -133,6 +136,12 @@ pub struct ColumnFamilyOptions {
     pub compression_per_level: Vec<String>,
     /// Whether there is a compaction filter: then a manual compaction moves no file without rewriting it.
     pub has_compaction_filter: bool,
+    /// `ttl`, in seconds, 0 where it is off; `None` where RocksDB does not know it.
+    pub ttl_seconds: Option<u64>,
+    /// `periodic_compaction_seconds`, in the same way.
+    pub periodic_compaction_seconds: Option<u64>,
+    /// `level_compaction_dynamic_file_size`; `None` where RocksDB does not know it.
+    pub level_compaction_dynamic_file_size: Option<bool>,
     /// Options that help readers past tombstones and can be set at run time, with the value in force. Only
     /// those that the target's RocksDB knows, see [`crate::plan::remedy`].
     pub run_time_options: BTreeMap<String, String>,
@@ -159,13 +168,16 @@ impl Default for ColumnFamilyOptions {
             bottommost_compression: None,
             compression_per_level: Vec::new(),
             has_compaction_filter: false,
+            ttl_seconds: None,
+            periodic_compaction_seconds: None,
+            level_compaction_dynamic_file_size: None,
             run_time_options: BTreeMap::new(),
         }
     }
 }
 
 impl ColumnFamilyOptions {
-    const NAMES: [&'static str; 18] = [
+    const NAMES: [&'static str; 21] = [
         "compaction_style",
         "num_levels",
         "level_compaction_dynamic_level_bytes",
@@ -184,6 +196,9 @@ impl ColumnFamilyOptions {
         "compression_per_level",
         "compaction_filter",
         "compaction_filter_factory",
+        "ttl",
+        "periodic_compaction_seconds",
+        "level_compaction_dynamic_file_size",
     ];
 
     /// Names of all that is read, those of the run-time options included.
@@ -243,6 +258,10 @@ impl ColumnFamilyOptions {
                 .map(|value| value.split(':').map(str::to_owned).collect())
                 .unwrap_or_default(),
             has_compaction_filter: is_set("compaction_filter") || is_set("compaction_filter_factory"),
+            ttl_seconds: text("ttl").and_then(whole).map(by_default),
+            periodic_compaction_seconds: text("periodic_compaction_seconds").and_then(whole).map(by_default),
+            level_compaction_dynamic_file_size: text("level_compaction_dynamic_file_size")
+                .map(|value| value == "true"),
             run_time_options: run_time_option_names()
                 .filter_map(|name| Some((name.to_owned(), text(name)?.to_owned())))
                 .collect(),
@@ -272,6 +291,11 @@ impl ColumnFamilyOptions {
         let last = self.compression_per_level.len().saturating_sub(1);
         self.compression_per_level.get(place.min(last)).unwrap_or(&self.compression)
     }
+}
+
+/// RocksDB's own choice where an option has the value that leaves it the choice: 30 days.
+fn by_default(seconds: u64) -> u64 {
+    if seconds == SECONDS_BY_DEFAULT { 30 * 24 * 3600 } else { seconds }
 }
 
 /// A whole number, also where the file has it with a fraction (`10.000000`).
@@ -325,7 +349,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_gives_options_that_can_be_reckoned_with(name in 0usize..18, value in ".{0,24}", level in 0usize..99) {
+        fn any_text_gives_options_that_can_be_reckoned_with(name in 0usize..21, value in ".{0,24}", level in 0usize..99) {
             let name = ColumnFamilyOptions::NAMES.get(name).copied().unwrap_or("");
             let options = stated(&[(name, &value)]);
             prop_assert!((NUM_LEVELS_MIN..=NUM_LEVELS_MAX).contains(&options.num_levels));

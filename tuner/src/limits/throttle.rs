@@ -1,11 +1,12 @@
-//! Settings of a target that follow the schedule: which value is wanted, and what is to be done about
-//! it.
+//! Settings of a target that follow the schedule, and pressure: which value is wanted, and what is to be done
+//! about it. How a number follows pressure is in [`super::controller`].
 //!
 //! Three values can differ: the one that the policy wants, the one that was set last, and the one that the
 //! target goes by. Where the policy says how to read the last (`get`), that one counts, and nothing else.
 
 use crate::limits::back_off::{BackOff, Retry};
-use crate::policy::{Policy, TargetPolicy, TimeSpan};
+use crate::limits::controller::WantedValue;
+use crate::policy::{Policy, TargetPolicy, TimeSpan, WhenChanged};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -14,10 +15,6 @@ use std::collections::BTreeMap;
 /// wrong for longer is put right by people, and each try of an Ozone costs two JVM starts, eight seconds of a
 /// processor.
 pub const BACK_OFF: BackOff = BackOff { first_seconds: 30, longest_seconds: 15 * 60 };
-
-/// So long what was read is believed: somebody else may set the value too, and a read every five minutes
-/// costs nothing.
-const BELIEVED_SECONDS: i64 = 5 * 60;
 
 /// The value a throttle should have now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +33,10 @@ pub struct ThrottleSetting {
     pub user: Option<String>,
     /// How long each of the commands may run.
     pub timeout: TimeSpan,
+    /// How often the value in force is read, seconds.
+    pub read_interval_seconds: i64,
+    /// What is done where somebody else has changed it.
+    pub when_changed: WhenChanged,
     /// Why, in words.
     pub reason: String,
 }
@@ -60,11 +61,26 @@ pub struct ThrottleState {
     pub value: Option<String>,
     /// When it was read, seconds since the epoch.
     pub read_unix_s: Option<i64>,
+    /// The value that this agent has set last, as long as nobody can take another one for its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set: Option<String>,
     /// Since the last success, if it has failed.
     pub failure: Option<ThrottleFailure>,
     /// Whether it is being restored.
     #[serde(skip)]
     pub is_being_restored: bool,
+    /// What its controller wants, where it has one.
+    #[serde(skip)]
+    pub wanted: Option<WantedValue>,
+}
+
+/// Somebody else has changed a throttle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedElsewhere {
+    /// The value that was set.
+    pub set: String,
+    /// The one that was read.
+    pub read: String,
 }
 
 /// A throttle that could not be set, for as long as that lasts.
@@ -96,6 +112,8 @@ pub enum ThrottleStep {
     Read,
     /// Set the wanted value.
     Set,
+    /// Nothing: somebody else has set another value, and the policy yields to that.
+    Yield,
 }
 
 impl ThrottleSetting {
@@ -104,17 +122,33 @@ impl ThrottleSetting {
         let Some(known) = known else {
             return if self.get.is_some() { ThrottleStep::Read } else { ThrottleStep::Set };
         };
-        let failure = known.failure.as_ref().filter(|failure| failure.is_of(self));
-        if known.is_being_restored || failure.is_some_and(|failure| !failure.retry.may_try(BACK_OFF, now)) {
+        if self.rests(known, now) {
             return ThrottleStep::Rest;
         }
-        if self.get.is_some() && !known.is_believed(now) {
+        if self.when_changed == WhenChanged::Yield && known.changed_elsewhere().is_some() {
+            return ThrottleStep::Yield;
+        }
+        if self.get.is_some() && !known.is_believed(self.read_interval_seconds, now) {
             return ThrottleStep::Read;
         }
         match &known.value {
-            Some(value) if *value == self.value => ThrottleStep::InForce,
+            Some(value) if is_same_value(value, &self.value) => ThrottleStep::InForce,
             _ => ThrottleStep::Set,
         }
+    }
+
+    /// Whether the value in force is to be read at `now`.
+    pub fn is_read_due(&self, known: Option<&ThrottleState>, now: Timestamp) -> bool {
+        let is_old = |known: &ThrottleState| {
+            !self.rests(known, now) && !known.is_believed(self.read_interval_seconds, now)
+        };
+        self.get.is_some() && known.is_none_or(is_old)
+    }
+
+    /// Whether it has failed a short while ago, or is being restored.
+    fn rests(&self, known: &ThrottleState, now: Timestamp) -> bool {
+        let failure = known.failure.as_ref().filter(|failure| failure.is_of(self));
+        known.is_being_restored || failure.is_some_and(|failure| !failure.retry.may_try(BACK_OFF, now))
     }
 
     /// How the value that was read is put back. One that an argument could not be told from an option with is
@@ -132,15 +166,41 @@ fn filled(command: &[String], value: &str) -> Vec<String> {
 }
 
 impl ThrottleState {
-    fn is_believed(&self, now: Timestamp) -> bool {
+    fn is_believed(&self, seconds: i64, now: Timestamp) -> bool {
         let age_seconds = |read: i64| now.as_second().saturating_sub(read);
-        self.read_unix_s.is_some_and(|read| (0..BELIEVED_SECONDS).contains(&age_seconds(read)))
+        self.read_unix_s.is_some_and(|read| (0..seconds).contains(&age_seconds(read)))
     }
 
-    /// The value in force was read.
-    pub fn take_read(&mut self, value: String, now: Timestamp) {
+    /// The value in force was read. Gives who is to be told where it is another one than before, and not the
+    /// one that was set.
+    pub fn take_read(&mut self, value: String, now: Timestamp) -> Option<ChangedElsewhere> {
+        let is_known = self.value.as_ref().is_some_and(|known| is_same_value(known, &value));
         (self.value, self.read_unix_s) = (Some(value), Some(now.as_second()));
+        self.changed_elsewhere().filter(|_| !is_known)
     }
+
+    /// A value was set; `is_read`: and read afterwards.
+    pub fn take_set(&mut self, value: String, is_read: bool, now: Timestamp) {
+        (self.value, self.set) = (Some(value.clone()), Some(value));
+        self.read_unix_s = is_read.then(|| now.as_second());
+    }
+
+    /// It was tried to set a value, and whether it has that value now is not known.
+    pub fn take_failed(&mut self) {
+        self.set = None;
+    }
+
+    /// What somebody else has changed it to since it was set, as far as it was read.
+    pub fn changed_elsewhere(&self) -> Option<ChangedElsewhere> {
+        let (set, read) = (self.set.as_ref()?, self.value.as_ref()?);
+        (!is_same_value(set, read)).then(|| ChangedElsewhere { set: set.clone(), read: read.clone() })
+    }
+}
+
+/// Whether two values of a setting are the same one: RocksDB writes 0.01 as 0.010000.
+pub fn is_same_value(one: &str, two: &str) -> bool {
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    one == two || number(one).is_some_and(|one| number(two) == Some(one))
 }
 
 impl ThrottleFailure {
@@ -151,21 +211,37 @@ impl ThrottleFailure {
     }
 }
 
-/// The values that a target's throttles should have, in the policy's order; the policy as it holds now.
-pub fn throttle_values(policy: &Policy, target: &TargetPolicy) -> Vec<ThrottleSetting> {
+/// The values that a target's throttles should have, in the policy's order; the policy as it holds now. One
+/// that follows pressure has none before its controller was asked.
+pub fn throttle_values(
+    policy: &Policy,
+    target: &TargetPolicy,
+    name: &str,
+    known: &KnownThrottles,
+) -> Vec<ThrottleSetting> {
     let (side, reason) = policy.throttle_side();
-    let settings = target.throttles.iter().map(|throttle| {
-        let value = throttle.value(side);
-        ThrottleSetting {
+    let seconds = |span: TimeSpan| i64::try_from(span.duration().as_secs()).unwrap_or(i64::MAX);
+    let settings = target.throttles.iter().filter_map(|throttle| {
+        let state = known.get(&(name.to_owned(), throttle.name.clone()));
+        let (value, reason) = match throttle.value(side) {
+            Some(value) => (value, reason.clone()),
+            None => {
+                let wanted = state?.wanted.as_ref()?;
+                (wanted.value.clone(), format!("{reason}; {}", wanted.reason))
+            }
+        };
+        Some(ThrottleSetting {
             name: throttle.name.clone(),
             command: filled(&throttle.command, &value),
             template: throttle.command.clone(),
             get: throttle.get.clone(),
             user: target.commands_user.clone(),
             timeout: throttle.timeout,
+            read_interval_seconds: seconds(throttle.read_interval),
+            when_changed: throttle.when_changed,
             reason: format!("{} is to be {value}: {reason}", throttle.name),
             value,
-        }
+        })
     });
     settings.collect()
 }
@@ -174,6 +250,8 @@ pub fn throttle_values(policy: &Policy, target: &TargetPolicy) -> Vec<ThrottleSe
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    const READ_INTERVAL: i64 = 300;
 
     const POLICY: &str = "
 targets:
@@ -187,7 +265,8 @@ schedule:
 
     fn values(policy: &Policy, now: &str) -> Vec<(String, Vec<String>)> {
         let policy = policy.at(now.parse().unwrap(), 0);
-        let settings = throttle_values(&policy, policy.targets.first().unwrap());
+        let target = policy.targets.first().unwrap();
+        let settings = throttle_values(&policy, target, "a", &KnownThrottles::new());
         settings.into_iter().map(|setting| (setting.value, setting.command)).collect()
     }
 
@@ -217,6 +296,8 @@ schedule:
             get: get.map(|program| vec![program.to_owned()]),
             user: None,
             timeout: TimeSpan::from_seconds(30),
+            read_interval_seconds: READ_INTERVAL,
+            when_changed: WhenChanged::Insist,
             reason: String::new(),
         }
     }
@@ -248,11 +329,18 @@ schedule:
         assert_eq!(wanted.step(Some(&known), at(0)), ThrottleStep::Read);
         // The target's own default equals it.
         known.take_read("50000".into(), at(0));
-        assert_eq!(wanted.step(Some(&known), at(BELIEVED_SECONDS - 1)), ThrottleStep::InForce);
-        assert_eq!(wanted.step(Some(&known), at(BELIEVED_SECONDS)), ThrottleStep::Read);
-        assert_eq!(wanted.step(Some(&known), at(-1)), ThrottleStep::Read, "the clock was set back");
-        known.take_read("7".into(), at(BELIEVED_SECONDS));
-        assert_eq!(wanted.step(Some(&known), at(BELIEVED_SECONDS)), ThrottleStep::Set);
+        let step = |known: &ThrottleState, second| {
+            assert_eq!(
+                wanted.is_read_due(Some(known), at(second)),
+                wanted.step(Some(known), at(second)) == ThrottleStep::Read
+            );
+            wanted.step(Some(known), at(second))
+        };
+        assert_eq!(step(&known, READ_INTERVAL - 1), ThrottleStep::InForce);
+        assert_eq!(step(&known, READ_INTERVAL), ThrottleStep::Read);
+        assert_eq!(step(&known, -1), ThrottleStep::Read, "the clock was set back");
+        known.take_read("7".into(), at(READ_INTERVAL));
+        assert_eq!(step(&known, READ_INTERVAL), ThrottleStep::Set);
     }
 
     #[test]
@@ -295,6 +383,32 @@ schedule:
         assert_eq!(restore(Some("get"), &read("--force")), None);
         assert_eq!(restore(None, &read("9")), None, "it is what was set, and nobody knows what was before");
         assert_eq!(restore(Some("get"), &ThrottleState::default()), None);
+    }
+
+    #[test]
+    fn what_somebody_else_has_changed_is_told_once_and_yielded_to_where_the_policy_says_so() {
+        let insists = setting("9", Some("get"));
+        let yields = ThrottleSetting { when_changed: WhenChanged::Yield, ..insists.clone() };
+        let mut known = ThrottleState::default();
+        assert_eq!(known.take_read("1".into(), at(0)), None, "nothing was set yet");
+        assert_eq!(yields.step(Some(&known), at(0)), ThrottleStep::Set);
+        known.take_set("9".into(), true, at(0));
+        assert_eq!(known.take_read("9.0".into(), at(1)), None);
+        let changed = ChangedElsewhere { set: "9".into(), read: "5".into() };
+        assert_eq!(known.take_read("5".into(), at(2)), Some(changed.clone()));
+        assert_eq!(known.take_read("5".into(), at(3)), None, "it was told");
+        assert_eq!(known.changed_elsewhere(), Some(changed));
+        assert_eq!(insists.step(Some(&known), at(3)), ThrottleStep::Set);
+        assert_eq!(yields.step(Some(&known), at(3)), ThrottleStep::Yield);
+        assert!(yields.is_read_due(Some(&known), at(3 + READ_INTERVAL)));
+        assert_eq!(known.take_read("6".into(), at(4)).map(|changed| changed.read).as_deref(), Some("6"));
+        // It is back.
+        assert_eq!(known.take_read("9".into(), at(5)), None);
+        assert_eq!(yields.step(Some(&known), at(5)), ThrottleStep::InForce);
+        // Nobody can tell whose a value is after a command that has failed.
+        known.take_failed();
+        assert_eq!(known.take_read("5".into(), at(6)), None);
+        assert_eq!(yields.step(Some(&known), at(6)), ThrottleStep::Set);
     }
 
     #[test]

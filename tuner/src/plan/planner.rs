@@ -104,12 +104,17 @@ impl<'a> Planner<'a> {
         if self.input.policy.mode_of(target.policy) == Mode::Observe {
             return Vec::new();
         }
-        let settings = throttle_values(self.input.policy, target.policy).into_iter();
+        let PlanInput { policy, throttles, .. } = self.input;
+        let settings = throttle_values(policy, target.policy, target.name, throttles).into_iter();
         let changed = settings.filter_map(|setting| {
             let known = self.input.throttles.get(&(target.name.to_owned(), setting.name.clone()));
-            let step = setting.step(known, self.input.now);
-            // Whoever only looks at the plan has not read anything.
-            let is_due = matches!(step, ThrottleStep::Set | ThrottleStep::Read);
+            let is_in_force = known.and_then(|known| known.value.as_ref()) == Some(&setting.value);
+            let is_due = match setting.step(known, self.input.now) {
+                ThrottleStep::Set => true,
+                // Whoever only looks at the plan has not read anything.
+                ThrottleStep::Read => !is_in_force,
+                ThrottleStep::InForce | ThrottleStep::Rest | ThrottleStep::Yield => false,
+            };
             is_due.then(|| Action::SetThrottle(SetThrottle::of(target.name, setting, known)))
         });
         changed.collect()

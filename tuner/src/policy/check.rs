@@ -1,11 +1,12 @@
 //! Checks of a policy that parsed: values that cannot be meant, and fields that contradict each other.
 
+use super::check_pressure::check_pressure;
 use super::matching::CONTAINER_ID_DIGITS_MIN;
 use super::walk::locate;
 use super::written::shown;
 use super::{
-    ColumnFamilyPolicy, CoreShare, DatabasesPolicy, Day, EXEC_PLACEHOLDERS, ExecutorKind, GuardPolicy,
-    IoBudget, LoopTiming, MarginPolicy, Period, Policy, PolicyError, PrefixPolicy, ProbePolicy,
+    ColumnFamilyPolicy, ControlPolicy, CoreShare, DatabasesPolicy, Day, EXEC_PLACEHOLDERS, ExecutorKind,
+    GuardPolicy, IoBudget, LoopTiming, MarginPolicy, Period, Policy, PolicyError, PrefixPolicy, ProbePolicy,
     THROTTLE_PLACEHOLDER, TargetMatch, TargetPolicy, ThrottlePolicy, TimeSpan,
 };
 use std::collections::BTreeSet;
@@ -34,6 +35,11 @@ const WINDOW_MIN: TimeSpan = TimeSpan::from_nanoseconds(10_000_000);
 const BENEFIT_COST_RATIO_MAX: f64 = 1000.0;
 /// Shortest horizon: a job takes about so long itself.
 const HORIZON_MIN: TimeSpan = TimeSpan::from_seconds(1);
+
+/// Greatest number of a throttle that follows pressure: with the greatest ratio it is still exact.
+const CONTROLLED_MAX: f64 = 1e12;
+/// Least time between two reads of a throttle's value: each is a program that is started.
+const READ_INTERVAL_MIN: TimeSpan = TimeSpan::from_seconds(1);
 
 /// Greatest probe budget: a whole core. Who reads more than that has no use for a budget.
 const PROBE_BUDGET_MAX: CoreShare = CoreShare::from_parts_per_million(1_000_000);
@@ -68,13 +74,13 @@ pub(super) fn check(policy: &Policy, text: &str) -> Result<(), PolicyError> {
     }
 }
 
-struct Checker<'t> {
+pub(super) struct Checker<'t> {
     text: &'t str,
 }
 
 impl Checker<'_> {
     /// Refuses the value at `path`, such as `targets[0].match`.
-    fn refuse<T>(
+    pub(super) fn refuse<T>(
         &self,
         path: &str,
         message: impl Display,
@@ -87,7 +93,7 @@ impl Checker<'_> {
         })
     }
 
-    fn refuse_if(
+    pub(super) fn refuse_if(
         &self,
         is_wrong: bool,
         path: &str,
@@ -101,7 +107,7 @@ impl Checker<'_> {
         self.refuse_if(span > most, path, format!("{span} is longer than {most}, the most"), "check the unit")
     }
 
-    fn not_too_many(&self, count: usize, most: usize, path: &str) -> Result<(), PolicyError> {
+    pub(super) fn not_too_many(&self, count: usize, most: usize, path: &str) -> Result<(), PolicyError> {
         let message = format!("{count} entries, the most is {most}");
         self.refuse_if(count > most, path, message, "merge or take out entries")
     }
@@ -305,13 +311,21 @@ impl Checker<'_> {
                 self.databases(databases, &format!("{path}.databases"))?;
             }
             self.column_families(&target.column_families, &format!("{path}.column_families"))?;
+            if let Some(pressure) = &target.pressure {
+                check_pressure(self, pressure, &format!("{path}.pressure"))?;
+            }
             self.throttles(&target.throttles, &format!("{path}.throttles"))?;
             self.commands_user(target, &path)?;
         }
         Ok(())
     }
 
-    fn name<'n>(&self, name: &'n str, seen: &mut BTreeSet<&'n str>, path: &str) -> Result<(), PolicyError> {
+    pub(super) fn name<'n>(
+        &self,
+        name: &'n str,
+        seen: &mut BTreeSet<&'n str>,
+        path: &str,
+    ) -> Result<(), PolicyError> {
         self.refuse_if(name.is_empty(), path, "the name is empty", "write a name")?;
         let is_new = seen.insert(name);
         let message = format!("{} is here twice", shown(name));
@@ -495,9 +509,20 @@ impl Checker<'_> {
                 self.command(get, &[], &at("get"))?;
             }
             self.timeout(entry.timeout, &at("timeout"))?;
-            self.throttle_values(entry, &at)?;
+            self.read_interval(entry, &at("read_interval"))?;
+            match &entry.control {
+                Some(control) => self.control(entry, control, &at)?,
+                None => self.throttle_values(entry, &at)?,
+            }
         }
         Ok(())
+    }
+
+    fn read_interval(&self, entry: &ThrottlePolicy, path: &str) -> Result<(), PolicyError> {
+        let interval = entry.read_interval;
+        let message = format!("{interval} is shorter than {READ_INTERVAL_MIN}, the least");
+        self.refuse_if(interval < READ_INTERVAL_MIN, path, message, "check the unit")?;
+        self.at_most(interval, TIME_MAX, path)
     }
 
     fn throttle_values(
@@ -505,12 +530,16 @@ impl Checker<'_> {
         entry: &ThrottlePolicy,
         at: &impl Fn(&str) -> String,
     ) -> Result<(), PolicyError> {
+        let Some(outside) = &entry.outside else {
+            let message = "it is not said which value it has outside of periods";
+            return self.refuse(&at("outside"), message, "add `outside`, or `control` for one by pressure");
+        };
         match (&entry.inside, entry.inside_ratio) {
             (Some(_), None) => Ok(()),
             (None, Some(ratio)) => {
                 self.ratio(ratio, &at("inside_ratio"))?;
-                let is_number = entry.outside.parse::<f64>().is_ok_and(f64::is_finite);
-                let message = format!("{} is no number that could be multiplied", shown(&entry.outside));
+                let is_number = outside.parse::<f64>().is_ok_and(f64::is_finite);
+                let message = format!("{} is no number that could be multiplied", shown(outside));
                 let help = "write a number, or give `inside` instead of `inside_ratio`";
                 self.refuse_if(!is_number, &at("outside"), message, help)
             }
@@ -523,6 +552,42 @@ impl Checker<'_> {
                 self.refuse(&at("inside_ratio"), "there is an `inside` too", help)
             }
         }
+    }
+
+    fn control(
+        &self,
+        entry: &ThrottlePolicy,
+        control: &ControlPolicy,
+        at: &impl Fn(&str) -> String,
+    ) -> Result<(), PolicyError> {
+        for (value, field) in [(&entry.inside, "inside"), (&entry.outside, "outside")] {
+            let message = "the throttle has a `control`, which says all its values";
+            let help = "take one of the two out; `inside_ratio` goes with both";
+            self.refuse_if(value.is_some(), &at(field), message, help)?;
+        }
+        for (number, field) in [(control.slowest, "slowest"), (control.fastest, "fastest")] {
+            let message = format!("{number} is no number from 0 to {CONTROLLED_MAX}");
+            let is_sound = (0.0..=CONTROLLED_MAX).contains(&number);
+            self.refuse_if(
+                !is_sound,
+                &at(&format!("control.{field}")),
+                message,
+                "write a number such as 5000",
+            )?;
+        }
+        let message = "the two numbers are the same: nothing is left to pressure";
+        let help = "write another number, or `outside` instead of `control`";
+        self.refuse_if(control.slowest == control.fastest, &at("control.fastest"), message, help)?;
+        if let Some(ratio) = entry.inside_ratio {
+            self.ratio(ratio, &at("inside_ratio"))?;
+        }
+        self.share(control.step_ratio_max, &at("control.step_ratio_max"))?;
+        let help = "write a number up to 1, such as 0.25";
+        let message = "with 0 the number could never change";
+        self.refuse_if(control.step_ratio_max == 0.0, &at("control.step_ratio_max"), message, help)?;
+        self.share(control.hysteresis_ratio, &at("control.hysteresis_ratio"))?;
+        self.at_most(control.interval_min, TIME_MAX, &at("control.interval_min"))?;
+        self.at_most(control.calm, TIME_MAX, &at("control.calm"))
     }
 }
 

@@ -4,7 +4,9 @@
 //! [`Policy`] or into a [`PolicyError`] with the line, the column and what to do.
 
 mod check;
+mod check_pressure;
 mod clock;
+mod control;
 mod databases;
 mod error;
 mod glob;
@@ -12,6 +14,7 @@ mod guards;
 mod margin;
 mod matching;
 mod parse;
+mod pressure;
 mod schedule;
 mod schema;
 mod sql;
@@ -24,12 +27,14 @@ mod written;
 pub use crate::facts::key::KeyDisplay;
 pub use crate::rank::ranker::RankerKind;
 pub use clock::{CalendarDate, ClockTime, Day, TimeZoneName};
+pub use control::{ControlPolicy, WhenChanged};
 pub use databases::{DatabasesPolicy, Naming};
 pub use error::PolicyError;
 pub use guards::GuardPolicy;
 pub use margin::MarginPolicy;
 pub use matching::{Candidate, TargetMatch};
 pub use parse::POLICY_BYTES_MAX;
+pub use pressure::{Combine, Level, PressurePolicy, SignalKind, SignalPolicy};
 pub use schedule::{Period, PeriodGuards, ThrottleSide};
 pub use schema::schema;
 pub use sql::{SqlEndpoint, SqlPolicy};

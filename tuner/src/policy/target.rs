@@ -1,7 +1,8 @@
 //! The part of a policy about one kind of process: how it is recognised and acted on.
 
 use super::{
-    DatabasesPolicy, Mode, Naming, ProbePolicy, SqlPolicy, TargetMatch, ThrottleSide, TimeSpan, present,
+    ControlPolicy, DatabasesPolicy, Mode, Naming, PressurePolicy, ProbePolicy, SqlPolicy, TargetMatch,
+    ThrottleSide, TimeSpan, WhenChanged, present,
 };
 use crate::facts::prefix::PrefixRule;
 use schemars::JsonSchema;
@@ -58,7 +59,12 @@ pub struct TargetPolicy {
     /// Column families that may be acted on. Default: all, without prefixes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub column_families: Vec<ColumnFamilyPolicy>,
-    /// Settings that have one value inside the periods of the schedule and another outside. Default: none.
+    /// What the target is under pressure by, for throttles with `control`. Default: nothing, and so there is
+    /// no pressure.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub pressure: Option<PressurePolicy>,
+    /// Settings that follow the schedule: with one value inside of periods and another outside, or between
+    /// two numbers by pressure. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub throttles: Vec<ThrottlePolicy>,
 }
@@ -79,6 +85,7 @@ impl TargetPolicy {
             raise_perf_level: false,
             databases: None,
             column_families: Vec::new(),
+            pressure: None,
             throttles: Vec::new(),
         }
     }
@@ -243,7 +250,8 @@ impl PrefixPolicy {
     }
 }
 
-/// A setting of the target that has one value inside the periods of the schedule and another outside.
+/// A setting of the target that has one value inside the periods of the schedule and another outside, or a
+/// number that follows pressure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThrottlePolicy {
@@ -256,35 +264,56 @@ pub struct ThrottlePolicy {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub inside_ratio: Option<f64>,
     /// Value outside of periods; the only one without a schedule.
-    pub outside: String,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub outside: Option<String>,
+    /// Instead of `inside` and `outside`: a number that follows pressure. Default: none.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub control: Option<ControlPolicy>,
     /// Program and arguments, no shell; `{value}` is filled in.
     pub command: Vec<String>,
     /// Program and arguments, no shell, that print the value in force as the target itself tells it: the
     /// first line of their output. It is asked before the command, whose work is left undone where the wanted
     /// value is in force already, and after it, which has failed where the value is another one; and every
-    /// five minutes. What it told before the first change is restored when the throttle is not wanted any
+    /// `read_interval`. What it told before the first change is restored when the throttle is not wanted any
     /// more or the agent ends, unless somebody else has set another value. Default: none, a command that ends
     /// with exit code 0 is believed, and nothing is restored.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub get: Option<Vec<String>>,
-    /// How long each of the two may run. Default: 30s.
+    /// How often the value in force is read. Default: 5m.
+    #[serde(default = "read_interval")]
+    pub read_interval: TimeSpan,
+    /// What is done where somebody else has changed the value. Default: insist.
+    #[serde(default, skip_serializing_if = "WhenChanged::is_insist")]
+    pub when_changed: WhenChanged,
+    /// How long each of the two commands may run. Default: 30s.
     #[serde(default = "throttle_timeout")]
     pub timeout: TimeSpan,
 }
 
 impl ThrottlePolicy {
-    /// Its value on one side.
-    pub fn value(&self, side: ThrottleSide) -> String {
-        match (side, &self.inside, self.inside_ratio, self.outside.parse::<f64>()) {
+    /// Its value on one side; `None` where it follows pressure.
+    pub(crate) fn value(&self, side: ThrottleSide) -> Option<String> {
+        let outside = self.outside.as_ref()?;
+        let value = match (side, &self.inside, self.inside_ratio, outside.parse::<f64>()) {
             (ThrottleSide::Inside, Some(inside), ..) => inside.clone(),
-            (ThrottleSide::Inside, None, Some(ratio), Ok(outside)) => {
-                let is_whole = self.outside.parse::<i64>().is_ok();
-                let value = outside * ratio;
+            (ThrottleSide::Inside, None, Some(ratio), Ok(number)) => {
+                let is_whole = outside.parse::<i64>().is_ok();
+                let value = number * ratio;
                 (if is_whole { value.round() } else { value }).to_string()
             }
-            _ => self.outside.clone(),
-        }
+            _ => outside.clone(),
+        };
+        Some(value)
     }
+
+    /// What the numbers of its control are multiplied by on one side.
+    pub fn ratio(&self, side: ThrottleSide) -> f64 {
+        if side == ThrottleSide::Inside { self.inside_ratio.unwrap_or(1.0) } else { 1.0 }
+    }
+}
+
+fn read_interval() -> TimeSpan {
+    TimeSpan::from_seconds(5 * 60)
 }
 
 fn throttle_timeout() -> TimeSpan {

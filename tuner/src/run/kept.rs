@@ -8,6 +8,7 @@ use super::kind::ActionKind;
 use super::moment::Moment;
 use super::news::News;
 use super::setting::{RestoreCommands, Setting, SettingKind};
+use crate::throttle::is_same_value;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -252,12 +253,6 @@ impl KeptSetting {
             value => Restoration::Leave(value),
         }
     }
-}
-
-/// Whether two values of an option are the same one: RocksDB writes 0.01 as 0.010000.
-pub fn is_same_value(one: &str, two: &str) -> bool {
-    let number = |text: &str| text.trim().parse::<f64>().ok();
-    one == two || number(one).is_some_and(|one| number(two) == Some(one))
 }
 
 #[cfg(test)]

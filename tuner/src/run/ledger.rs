@@ -16,7 +16,7 @@ use super::news::News;
 use super::offer::{Offer, Subject};
 use super::outcome::Outcome;
 use super::rejection::Rejection;
-use super::setting::{SettingChange, SettingKind};
+use super::setting::SettingChange;
 use super::state::ActionState;
 use super::step::step;
 use crate::back_off::{BackOff, Retry};
@@ -444,10 +444,7 @@ impl Ledger {
         if let Some(at) = self.settings.iter().position(|kept| kept.is_same(&setting)) {
             setting = setting.after(self.settings.remove(at));
         }
-        let has_something = setting.restore.is_some() || setting.setting.kind == SettingKind::PerfLevel;
-        if !has_something {
-            return None;
-        }
+        setting.restore.as_ref()?;
         self.settings.push(setting.clone());
         Some(setting)
     }

@@ -43,7 +43,6 @@ pub use identity::{ActionId, DatabaseIdentity, DeviceId, JobId, Place, ProcessId
 pub use job::{JobEnd, JobResult, JobStatus};
 pub use kept::{
     KeptSetting, KeptState, LEFT_BEHIND, RESTORE_INTERVAL, Restoration, SettingEvent, SettingRecord,
-    is_same_value,
 };
 pub use kind::ActionKind;
 pub use ledger::{ACTIONS_STORED_MAX, Ledger, ORPHAN_TIME_MAX, Orphan, Stored};
@@ -54,7 +53,7 @@ pub use outcome::{End, Outcome, Verification};
 pub use paused::{PAUSE_MAX, PAUSE_MIN};
 pub use rejection::{RejectedBy, Rejection};
 pub use running::{CANCEL_INTERVAL, CANCEL_TIME_MAX, MEASURE_TIME_MAX};
-pub use setting::{PerfLevelChange, RestoreCommands, Setting, SettingChange, SettingKind};
+pub use setting::{RestoreCommands, Setting, SettingChange, SettingKind};
 pub use state::{ActionState, InDoubt, Paused, Phase, Retrying, Running, SettingFailure, Stop, StopReason};
 pub use step::step;
 pub use verifying::VERIFY_WINDOWS_MAX;

@@ -1,4 +1,5 @@
-//! A setting: a value in a target that the agent may change and has to restore.
+//! A setting: a value in a target that the agent may change and has to restore. The perf level of a thread is
+//! none: whoever raises it keeps it, and nobody else could put it back.
 
 use crate::plan::{SetOptions, SetThrottle};
 use crate::policy::TimeSpan;
@@ -26,12 +27,7 @@ pub enum SettingKind {
     },
     /// A throttle of the policy, set by a command.
     Throttle,
-    /// The perf level of a target's threads.
-    PerfLevel,
 }
-
-/// Name of the one setting of kind perf level.
-const PERF_LEVEL: &str = "perf_level";
 
 /// How a setting of the policy's commands is restored, whatever becomes of the policy meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,19 +51,6 @@ pub enum SettingChange {
     Option(SetOptions),
     /// A throttle.
     Throttle(SetThrottle),
-    /// The perf level.
-    PerfLevel(PerfLevelChange),
-}
-
-/// The perf level that a target's threads should have.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PerfLevelChange {
-    /// Target's name.
-    pub target: String,
-    /// RocksDB's number of the level. Threads that have a higher one keep it.
-    pub level: u8,
-    /// Why, in words.
-    pub reason: String,
 }
 
 impl SettingChange {
@@ -82,7 +65,6 @@ impl SettingChange {
                 name: set.name.clone(),
             },
             SettingChange::Throttle(set) => Setting { kind: SettingKind::Throttle, name: set.name.clone() },
-            SettingChange::PerfLevel(_) => Setting { kind: SettingKind::PerfLevel, name: PERF_LEVEL.into() },
         }
     }
 
@@ -91,7 +73,6 @@ impl SettingChange {
         match self {
             SettingChange::Option(_) => "set_options",
             SettingChange::Throttle(_) => "set_throttle",
-            SettingChange::PerfLevel(_) => "set_perf_level",
         }
     }
 
@@ -100,16 +81,14 @@ impl SettingChange {
         match self {
             SettingChange::Option(set) => set.value.clone(),
             SettingChange::Throttle(set) => set.value.clone(),
-            SettingChange::PerfLevel(set) => set.level.to_string(),
         }
     }
 
-    /// The value to put back; `None` where the executor remembers it, or nobody can know it.
+    /// The value to put back; `None` where nobody can know it.
     pub fn restore(&self) -> Option<&str> {
         match self {
             SettingChange::Option(set) => Some(&set.restore),
             SettingChange::Throttle(set) => set.restore.as_ref().map(|restore| restore.value.as_str()),
-            SettingChange::PerfLevel(_) => None,
         }
     }
 
@@ -126,7 +105,6 @@ impl SettingChange {
         match self {
             SettingChange::Option(set) => &set.target,
             SettingChange::Throttle(set) => &set.target,
-            SettingChange::PerfLevel(set) => &set.target,
         }
     }
 
@@ -135,7 +113,6 @@ impl SettingChange {
         match self {
             SettingChange::Option(set) => &set.reason,
             SettingChange::Throttle(set) => &set.reason,
-            SettingChange::PerfLevel(set) => &set.reason,
         }
     }
 }

@@ -351,7 +351,6 @@ fn compact_range(task: &CompactTask, pointers: &ColumnFamilyPointers) -> Result<
             Bottommost::ForceOptimized => BottommostLevelCompaction::ForceOptimized,
             Bottommost::Force => BottommostLevelCompaction::Force,
         },
-        max_subcompactions: None,
     })
 }
 

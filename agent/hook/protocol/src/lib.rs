@@ -25,14 +25,14 @@ pub use frame::{FrameError, decode, encode, read, write};
 pub use key::{KeyBytes, KeyError};
 pub use message::{
     BottommostLevelCompaction, ChangedOption, ColumnFamilyLoad, ColumnFamilyPointers, CompactFiles,
-    CompactRange, CompactionState, ErrorKind, Finished, Hello, OptionChange, OptionsScope, Request, Response,
-    SetOptions, SstFile, VerifiedColumnFamily,
+    CompactRange, CompactionState, ErrorKind, Finished, Hello, OptionChange, Request, Response, SetOptions,
+    SstFile, VerifiedColumnFamily,
 };
 
 /// Version of this protocol; both sides must have the same, there is no negotiation: the agent brings
 /// its own hook along. An attached hook of another version is detached and replaced, a preloaded one by a
 /// restart of its host.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 /// The option by which a compaction is cancelled, as it is named among the functions that a hook has found or
 /// misses.

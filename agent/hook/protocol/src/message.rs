@@ -113,9 +113,6 @@ pub struct CompactRange {
     pub end: Option<KeyBytes>,
     /// What happens at the bottommost level.
     pub bottommost: BottommostLevelCompaction,
-    /// Threads for one compaction; `None`: what the database's options say. Where this RocksDB's C API
-    /// has no such option, asking for it is [`ErrorKind::Unsupported`].
-    pub max_subcompactions: Option<u32>,
 }
 
 /// Files to compact. RocksDB adds to them what keeps its levels consistent, so they should be all that that
@@ -153,22 +150,10 @@ pub enum BottommostLevelCompaction {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetOptions {
-    /// The column family; for options of the database, any of it.
-    pub column_family: ColumnFamilyPointers,
     /// Whose options they are.
-    pub scope: OptionsScope,
+    pub column_family: ColumnFamilyPointers,
     /// One to [`crate::OPTIONS_MAX`]; RocksDB takes all or none.
     pub options: Vec<OptionChange>,
-}
-
-/// Whose options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OptionsScope {
-    /// The column family's, `DB::SetOptions`.
-    ColumnFamily,
-    /// The database's, `DB::SetDBOptions`; the C API has it since RocksDB 11.
-    Database,
 }
 
 /// One option to change, as the OPTIONS file writes it; no part has a NUL byte.
@@ -191,10 +176,8 @@ pub struct OptionChange {
 pub struct ChangedOption {
     /// `rocksdb::DBImpl*`.
     pub database: u64,
-    /// The column family's id; for an option of the database that of any.
+    /// The column family's id.
     pub column_family_id: u32,
-    /// Whose option it is.
-    pub scope: OptionsScope,
     /// Its name.
     pub name: String,
 }
@@ -398,7 +381,6 @@ mod tests {
             begin: KeyBytes::new(*b"/v").unwrap(),
             end: None,
             bottommost: BottommostLevelCompaction::ForceOptimized,
-            max_subcompactions: Some(2),
         });
         let json = serde_json::to_value(&request).unwrap();
         assert_eq!(json["command"], "compact_range");
@@ -441,7 +423,6 @@ mod tests {
             begin: key.clone(),
             end: Some(key.clone()),
             bottommost: BottommostLevelCompaction::Force,
-            max_subcompactions: Some(u32::MAX),
         });
         assert!(encode(&request).is_ok());
         let request = Request::CompactFiles(CompactFiles {
@@ -458,13 +439,11 @@ mod tests {
         };
         let options = vec![option; OPTIONS_MAX];
         let column_family = pointers(&name);
-        let request =
-            Request::SetOptions(SetOptions { column_family, scope: OptionsScope::Database, options });
+        let request = Request::SetOptions(SetOptions { column_family, options });
         assert!(encode(&request).is_ok());
         let changed = ChangedOption {
             database: u64::MAX,
             column_family_id: u32::MAX,
-            scope: OptionsScope::ColumnFamily,
             name: "\u{1}".repeat(OPTION_NAME_BYTES_MAX),
         };
         assert!(encode(&Response::ChangedOptions { options: vec![changed; CHANGED_OPTIONS_MAX] }).is_ok());

@@ -56,6 +56,19 @@ fn of_rust() -> BTreeMap<&'static str, Structure> {
             range_deletion_reseeks
         }),
         of_rust!(sexton_fetches { count, bytes, latency_ns }),
+        of_rust!(sexton_family {
+            database,
+            column_family_handle,
+            seek_ns,
+            seek_histogram,
+            list_ns,
+            list_histogram,
+            block_read_ns,
+            block_read_histogram,
+            tombstones,
+            tombstone_histogram
+        }),
+        of_rust!(sexton_family_id { column_family_data, slot, padding }),
         of_rust!(sexton_file { fetches, histogram, fetcher }),
         of_rust!(sexton_file_id { file, slot, padding }),
         of_rust!(sexton_identity { database, column_family_handle, column_family_data, pause }),
@@ -174,6 +187,8 @@ fn the_windows_structures_are_those_of_rust() {
         &[
             "sexton_counters",
             "sexton_fetches",
+            "sexton_family",
+            "sexton_family_id",
             "sexton_file",
             "sexton_file_id",
             "sexton_identity",
@@ -259,6 +274,13 @@ fn the_windows_maps_hold_rusts_records() {
             size_of::<sexton_file_id>(),
             size_of::<sexton_file>(),
             SEXTON_FILES_MAX,
+        ),
+        (
+            "sexton_families",
+            BPF_MAP_TYPE_HASH,
+            size_of::<sexton_family_id>(),
+            size_of::<sexton_family>(),
+            SEXTON_FAMILIES_MAX,
         ),
         ("sexton_granted", BPF_MAP_TYPE_ARRAY, WORD, size_of::<u64>(), SEXTON_TARGETS_MAX),
         ("sexton_spending", BPF_MAP_TYPE_ARRAY, WORD, size_of::<sexton_spending>(), SEXTON_TARGETS_MAX),

@@ -3,8 +3,9 @@
 
 use super::{locked, said};
 use crate::abi::{
-    sexton_file, sexton_file_id, sexton_identity, sexton_iterator_id, sexton_learnt, sexton_operation,
-    sexton_process, sexton_recipe, sexton_spending, sexton_thread, sexton_thread_id, sexton_totals,
+    sexton_family, sexton_family_id, sexton_file, sexton_file_id, sexton_identity, sexton_iterator_id,
+    sexton_learnt, sexton_operation, sexton_process, sexton_recipe, sexton_spending, sexton_thread,
+    sexton_thread_id, sexton_totals,
 };
 use crate::error::LoaderError;
 use crate::loader::Table;
@@ -32,6 +33,7 @@ pub fn table(name: &'static str, map: Map) -> Result<Arc<dyn Table>, MapError> {
             hash::<{ size_of::<sexton_iterator_id>() }, { size_of::<sexton_identity>() }>(map)
         }
         "sexton_files" => hash::<{ size_of::<sexton_file_id>() }, { size_of::<sexton_file>() }>(map),
+        "sexton_families" => hash::<{ size_of::<sexton_family_id>() }, { size_of::<sexton_family>() }>(map),
         "sexton_processes" => hash::<{ size_of::<u32>() }, { size_of::<sexton_process>() }>(map),
         _ => Err(MapError::InvalidName { name: name.to_owned() }),
     }

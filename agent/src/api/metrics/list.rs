@@ -7,6 +7,8 @@ pub enum Kind {
     /// Never falls while the agent runs.
     Counter,
     Gauge,
+    /// With buckets, a sum and a count; none of them falls while the agent runs.
+    Histogram,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -18,9 +20,14 @@ pub struct Metric {
 }
 
 const TARGET: &[&str] = &["target"];
+const THROTTLE: &[&str] = &["target", "throttle"];
 
 const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
     Metric { name, kind: Kind::Counter, labels, help }
+}
+
+const fn histogram(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Histogram, labels: &["target", "column_family"], help }
 }
 
 const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
@@ -211,6 +218,19 @@ pub const METRICS: &[Metric] = &[
         "Block reads that windows timed, a part of all block reads.",
     ),
     counter("sexton_block_read_seconds_total", TARGET, "Time that the timed block reads took."),
+    histogram(
+        "sexton_seek_latency_seconds",
+        "Positioning calls of iterators in windows, from entry to return.",
+    ),
+    histogram(
+        "sexton_list_latency_seconds",
+        "Operations in windows, from the positioning call to their end; the caller's own time is in it.",
+    ),
+    histogram("sexton_block_read_latency_seconds", "Block reads from files for operations in windows."),
+    histogram(
+        "sexton_tombstones_per_operation",
+        "Tombstones that operations in windows stepped over, and what takes readers as long.",
+    ),
     gauge(
         "sexton_seek_pain_ratio",
         TARGET,
@@ -256,6 +276,43 @@ pub const METRICS: &[Metric] = &[
     ),
     gauge("sexton_actions_running", TARGET, "Actions that run now."),
     gauge("sexton_throttles_failing", TARGET, "Throttles that could not be set, and are tried again."),
+    gauge(
+        "sexton_throttle_wanted",
+        THROTTLE,
+        "Number that a throttle should have; there is none where its value is no number, or not known yet.",
+    ),
+    gauge(
+        "sexton_throttle_observed",
+        THROTTLE,
+        "Number that was read last, or set last where none can be read.",
+    ),
+    gauge(
+        "sexton_throttle_in_force",
+        THROTTLE,
+        "Whether a throttle has the value that it should have (1) or not (0).",
+    ),
+    gauge("sexton_throttle_slowest", THROTTLE, "Number that a throttle has under full pressure now."),
+    gauge("sexton_throttle_fastest", THROTTLE, "Number that a throttle has without any pressure now."),
+    gauge(
+        "sexton_pressure_ratio",
+        TARGET,
+        "Pressure that a target is under by the policy's signals, from 0 (none) to 1 (full).",
+    ),
+    gauge(
+        "sexton_pressure_signal_ratio",
+        &["target", "signal"],
+        "Pressure by one signal, from 0 to 1; there is none where it cannot be read.",
+    ),
+    gauge(
+        "sexton_pressure_signal_value",
+        &["target", "signal", "kind"],
+        "A signal as it was measured: a share of 1, seconds, or the number of a metric.",
+    ),
+    gauge(
+        "sexton_pressure_signal_readable",
+        &["target", "signal"],
+        "Whether a signal can be read (1) or not (0); /api/v1/throttles says why.",
+    ),
     counter(
         "sexton_actions_total",
         &["target", "state"],

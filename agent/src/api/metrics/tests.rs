@@ -4,9 +4,11 @@
 
 use super::*;
 use crate::snapshot::{
-    AgentView, GapView, PeriodView, PlanView, ProbePriceView, ProbeView, RangeView, RefusalView, StateView,
+    AgentView, FamilyWaits, GapView, PeriodView, PlanView, PressureView, ProbePriceView, ProbeView,
+    RangeView, RefusalView, SignalView, StateView, ThrottleView,
 };
 use sexton_tuner::evidence::Counters;
+use sexton_tuner::waits::{Spread, Waits};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -72,7 +74,50 @@ fn full() -> Snapshot {
         ranges: (0..20).map(|at| range(&format!("secret-key-{at}"))).collect(),
         plan: PlanView { refusals, ..PlanView::default() },
         action_counts: [("OzoneManagerStarter-4711".to_owned(), counts)].into(),
+        throttles: vec![throttle()],
+        waits: vec![waits(), waits()],
+        pressures: vec![pressure()],
         ..Snapshot::default()
+    }
+}
+
+/// Of one of two databases with a column family of the same name.
+fn waits() -> FamilyWaits {
+    let waits = Waits {
+        // 8,192 to 16,384 ns, and a second.
+        seeks: Spread::new(&[[0; 13].as_slice(), &[3], &[0; 16], &[1]].concat(), 1_000_040_000),
+        tombstones: Spread::new(&[2, 5], 14),
+        ..Waits::default()
+    };
+    let target = "OzoneManagerStarter-4711".to_owned();
+    FamilyWaits { target, column_family: "keyTable".to_owned(), waits }
+}
+
+fn throttle() -> ThrottleView {
+    ThrottleView {
+        target: "OzoneManagerStarter-4711".to_owned(),
+        name: "limit".to_owned(),
+        wanted: Some("2750".to_owned()),
+        observed: Some("2750.0".to_owned()),
+        state: "in_force".to_owned(),
+        slowest: Some(500.0),
+        fastest: Some(5000.0),
+        ..ThrottleView::default()
+    }
+}
+
+fn pressure() -> PressureView {
+    let signal = |name: &str, value: Option<f64>| SignalView {
+        name: name.to_owned(),
+        kind: "device_latency".to_owned(),
+        value,
+        pressure: value.map(|_| 0.5),
+        ..SignalView::default()
+    };
+    PressureView {
+        target: "OzoneManagerStarter-4711".to_owned(),
+        pressure: Some(0.5),
+        signals: vec![signal("disk", Some(0.004)), signal("other", None)],
     }
 }
 
@@ -119,6 +164,23 @@ fn shows_the_snapshot() {
         r#"sexton_actions_running{target="ozone-om"} 1"#,
         r#"sexton_throttles_failing{target="ozone-om"} 1"#,
         r#"sexton_bytes_rewritten_total{target="ozone-om"} 1000"#,
+        r#"sexton_throttle_wanted{target="ozone-om",throttle="limit"} 2750"#,
+        r#"sexton_throttle_observed{target="ozone-om",throttle="limit"} 2750"#,
+        r#"sexton_throttle_in_force{target="ozone-om",throttle="limit"} 1"#,
+        r#"sexton_throttle_slowest{target="ozone-om",throttle="limit"} 500"#,
+        r#"sexton_pressure_ratio{target="ozone-om"} 0.5"#,
+        r#"sexton_pressure_signal_ratio{signal="disk",target="ozone-om"} 0.5"#,
+        r#"sexton_pressure_signal_value{kind="device_latency",signal="disk",target="ozone-om"} 0.004"#,
+        r#"sexton_pressure_signal_readable{signal="other",target="ozone-om"} 0"#,
+        r#"sexton_seek_latency_seconds_bucket{column_family="keyTable",target="ozone-om",le="0.000004096"} 0"#,
+        r#"sexton_seek_latency_seconds_bucket{column_family="keyTable",target="ozone-om",le="0.000016384"} 6"#,
+        r#"sexton_seek_latency_seconds_bucket{column_family="keyTable",target="ozone-om",le="4.294967296"} 8"#,
+        r#"sexton_seek_latency_seconds_bucket{column_family="keyTable",target="ozone-om",le="+Inf"} 8"#,
+        r#"sexton_seek_latency_seconds_count{column_family="keyTable",target="ozone-om"} 8"#,
+        r#"sexton_seek_latency_seconds_sum{column_family="keyTable",target="ozone-om"} 2.00008"#,
+        r#"sexton_tombstones_per_operation_bucket{column_family="keyTable",target="ozone-om",le="1"} 4"#,
+        r#"sexton_tombstones_per_operation_sum{column_family="keyTable",target="ozone-om"} 28"#,
+        r#"sexton_list_latency_seconds_count{column_family="keyTable",target="ozone-om"} 0"#,
         "sexton_state_writable 1",
         "sexton_state_waiting_batches 3",
         r#"sexton_events_total{event="slice_done"} 4"#,
@@ -164,6 +226,15 @@ fn odd_values_and_names_do_no_harm() {
 }
 
 #[test]
+fn column_families_are_bounded() {
+    let family = |at: usize| FamilyWaits { column_family: format!("{at:04}"), ..waits() };
+    let snapshot = Snapshot { waits: (0..1_000).map(family).collect(), ..full() };
+    let text = encoded(&snapshot);
+    let shown = text.lines().filter(|line| line.starts_with("sexton_seek_latency_seconds_count{")).count();
+    assert_eq!(shown, histograms::FAMILIES_EXPOSED_MAX);
+}
+
+#[test]
 fn targets_are_bounded() {
     let target = |at: usize| TargetView { name: format!("java-{at}"), ..TargetView::default() };
     let targets = (0..2 * TARGETS_EXPOSED_MAX).map(target).collect();
@@ -203,7 +274,8 @@ fn alerts_and_dashboard_use_metrics_of_the_list() {
         let text = std::fs::read_to_string(path).unwrap();
         let is_of_name = |character: char| character.is_ascii_lowercase() || "_:".contains(character);
         let words = text.split(|character| !is_of_name(character));
-        let used: BTreeSet<&str> = words.filter(|word| word.starts_with("sexton_")).collect();
+        let words = words.filter(|word| word.starts_with("sexton_"));
+        let used: BTreeSet<&str> = words.map(|word| word.strip_suffix("_bucket").unwrap_or(word)).collect();
         assert!(used.len() >= 10, "{used:?}");
         assert!(used.is_subset(&listed), "{:?} is not in the list", used.difference(&listed));
     }

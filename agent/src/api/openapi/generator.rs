@@ -3,14 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use crate::api::answers::{
-    Action, Actions, Build, ColumnFamilies, Databases, Doctor, Events, Health, Plan, Policy, PolicyCheck,
-    RangeInDepth, Ranges, Schedule, Settings, Target, Targets,
+    Action, Actions, Advices, Build, ColumnFamilies, Databases, Doctor, Events, Health, Plan, Policy,
+    PolicyCheck, RangeInDepth, Ranges, Schedule, Settings, Target, Targets, Throttles,
 };
 use crate::api::event_stream::StreamQuery;
+use crate::api::history::{HeatmapQuery, HistoryQuery};
 use crate::api::policy_check::PolicyText;
 use crate::api::problem::{self, ProblemBody};
 use crate::api::ranges::RangesQuery;
-use crate::api::reading::{ActionsQuery, EventsQuery};
+use crate::api::reading::{ActionsQuery, AdviceQuery, EventsQuery};
+use crate::history::{FamiliesView, HeatmapView};
 use crate::snapshot::Command;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema, json_schema};
@@ -30,8 +32,9 @@ struct Operation {
     problems: &'static [u16],
 }
 
-/// What any request may meet: a foreign `Host`, a slow client, an agent that ends.
-const PROBLEMS_OF_ALL: [u16; 4] = [403, 408, 500, 503];
+/// What any request may meet: nobody knows who asks, a foreign `Host` or a scope that is missing, a slow
+/// client, one that asks too often, an agent that ends.
+const PROBLEMS_OF_ALL: [u16; 6] = [401, 403, 408, 429, 500, 503];
 const JSON: &str = "application/json";
 
 /// Makes schemas; what they name is collected.
@@ -84,7 +87,6 @@ fn path_parameter(name: &str, description: &str, schema: &Schema) -> Value {
 
 fn reading(schemas: &mut Schemas) -> Vec<Operation> {
     let text = json_schema!({"type": "string"});
-    let number = json_schema!({"type": "integer", "minimum": 0, "maximum": u64::MAX});
     let metrics = json!({"text/plain": {"schema": text}});
     let messages = json!({"text/event-stream": {"schema": text}});
     let document = json!({JSON: {"schema": json_schema!({"type": "object"})}});
@@ -123,15 +125,39 @@ fn reading(schemas: &mut Schemas) -> Vec<Operation> {
         },
         schemas.get::<Plan>("/api/v1/plan", "plan", "What is to be done, and what is left alone and why."),
         Operation {
+            parameters: schemas.parameters::<AdviceQuery>(),
+            problems: &[400, 404],
+            ..schemas.get::<Advices>(
+                "/api/v1/advice",
+                "advice",
+                "What column families are used for, and which compaction suits that.",
+            )
+        },
+        Operation {
             parameters: schemas.parameters::<ActionsQuery>(),
             problems: &[400, 404],
             ..schemas.get::<Actions>("/api/v1/actions", "actions", "What was done.")
         },
         Operation {
-            parameters: path_parameter("id", "Id of the action.", &number),
+            parameters: path_parameter("id", "Id of the action.", &action_id()),
             problems: &[400, 404],
             ..schemas.get::<Action>("/api/v1/actions/{id}", "action", "One action.")
         },
+        Operation {
+            parameters: schemas.parameters::<HeatmapQuery>(),
+            problems: &[400],
+            ..schemas.get::<HeatmapView>("/api/v1/heatmap", "heatmap", "Pain and actions by keys and time.")
+        },
+        Operation {
+            parameters: schemas.parameters::<HistoryQuery>(),
+            problems: &[400],
+            ..schemas.get::<FamiliesView>("/api/v1/history", "history", "Sums of column families over time.")
+        },
+        schemas.get::<Throttles>(
+            "/api/v1/throttles",
+            "throttles",
+            "Throttles: which values they should have and have, and what pressure has to do with it.",
+        ),
         schemas.get::<Settings>(
             "/api/v1/settings",
             "settings",
@@ -154,6 +180,24 @@ fn reading(schemas: &mut Schemas) -> Vec<Operation> {
     ]
 }
 
+fn action_id() -> Schema {
+    json_schema!({"type": "integer", "minimum": 0, "maximum": u64::MAX})
+}
+
+/// What a request for a change carries over TLS; on the unix socket it is not looked at.
+fn request_parameters() -> Vec<Value> {
+    let id = json!({"type": "string", "pattern": "^[A-Za-z0-9_-]{16,64}$"});
+    let time = json!({"type": "string", "format": "date-time"});
+    [
+        ("Sexton-Request-Id", "Over TLS, where it is required: tells the request from all others.", id),
+        ("Sexton-Request-Time", "Over TLS, where it is required: when it was made, a minute ago at most.", time),
+    ]
+    .map(|(name, description, schema)| {
+        json!({"name": name, "in": "header", "required": false, "description": description, "schema": schema})
+    })
+    .into()
+}
+
 fn answers(schemas: &mut Schemas, status: &str, answer: Value, problems: &[u16]) -> Value {
     let problem = schemas.0.subschema_for::<ProblemBody>();
     let mut answers = Map::new();
@@ -166,19 +210,29 @@ fn answers(schemas: &mut Schemas, status: &str, answer: Value, problems: &[u16])
 }
 
 /// What asks the engine to do something: on the unix socket only.
-fn asking(schemas: &mut Schemas) -> [(&'static str, Value); 3] {
+fn asking(schemas: &mut Schemas) -> [(&'static str, Value); 4] {
     let command = schemas.json::<Command>();
+    let one = "/api/v1/actions/{id}/cancel";
     [
         ("/api/v1/cycle", "run_cycle", "Run the next cycle now."),
-        ("/api/v1/actions/cancel", "cancel_action", "Cancel the running action and plan anew."),
+        ("/api/v1/actions/cancel", "cancel_action", "Cancel the running actions and plan anew."),
+        (one, "cancel_one_action", "Cancel one action."),
         ("/api/v1/policy/reload", "reload_policy", "Read the policy's file again."),
     ]
     .map(|(path, id, summary)| {
-        let mut responses = answers(schemas, "202", command.clone(), &[400, 413, 415]);
+        let problems: &[u16] = if path == one { &[400, 404, 409, 413, 415] } else { &[400, 409, 413, 415] };
+        let mut responses = answers(schemas, "202", command.clone(), problems);
         responses["202"]["description"] = json!("Taken on; the next states show what came of it.");
-        let body = json!({"required": false, "content": {JSON: {"schema": {"type": "object", "maxProperties": 0}}}});
+        let body =
+            json!({"required": false, "content": {JSON: {"schema": {"type": "object", "maxProperties": 0}}}});
+        let mut parameters = request_parameters();
+        if path == one {
+            parameters
+                .extend(path_parameter("id", "Id of the action.", &action_id()).as_array().cloned().unwrap());
+        }
         let operation = json!({
-            "operationId": id, "summary": summary, "tags": ["control"], "requestBody": body, "responses": responses,
+            "operationId": id, "summary": summary, "tags": ["control"], "parameters": parameters,
+            "requestBody": body, "responses": responses,
         });
         (path, json!({"post": operation}))
     })
@@ -187,12 +241,21 @@ fn asking(schemas: &mut Schemas) -> [(&'static str, Value); 3] {
 /// What is asked with a text, on the unix socket only too: whoever sends one has it parsed by the agent.
 fn checking(schemas: &mut Schemas) -> Value {
     let answer = schemas.json::<PolicyCheck>();
-    let responses = answers(schemas, "200", answer, &[400, 413, 415]);
+    let responses = answers(schemas, "200", answer, &[400, 409, 413, 415]);
     let body = json!({"required": true, "content": schemas.json::<PolicyText>()});
     json!({"post": {
         "operationId": "check_policy", "summary": "Whether a text is a policy.", "tags": ["control"],
-        "requestBody": body, "responses": responses,
+        "parameters": request_parameters(), "requestBody": body, "responses": responses,
     }})
+}
+
+/// How callers over TLS are told from each other; elsewhere nobody is asked.
+fn security_schemes() -> Value {
+    json!({
+        "token": {"type": "http", "scheme": "bearer", "description": "A token of the access file."},
+        "name_and_token": {"type": "http", "scheme": "basic", "description": "The same, as browsers send it."},
+        "certificate": {"type": "mutualTLS", "description": "A client certificate that the access file names."},
+    })
 }
 
 /// The whole document.
@@ -216,16 +279,18 @@ fn document() -> Value {
             "title": "Sexton",
             "version": env!("CARGO_PKG_VERSION"),
             "description": "What the agent on a node knows. Reading is served on the loopback interface; what changes \
-                            something is taken on the unix socket only. Keys are redacted unless the policy shows them.",
+                            something is taken on the unix socket. Over TLS callers have scopes: read, act, keys. Keys \
+                            are redacted unless the policy shows them.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "http://localhost:9776"}],
         "tags": [
             {"name": "reading", "description": "What changes nothing."},
-            {"name": "control", "description": "What asks the engine to do something: on the unix socket."},
+            {"name": "control", "description": "What asks the engine to do something: on the unix socket, or over TLS."},
         ],
         "paths": paths,
-        "components": {"schemas": schemas.0.take_definitions(true)},
+        "components": {"schemas": schemas.0.take_definitions(true), "securitySchemes": security_schemes()},
+        "security": [{}, {"token": []}, {"name_and_token": []}, {"certificate": []}],
     })
 }
 

@@ -105,8 +105,9 @@ pub fn run(kind: Kind, lengths: &Lengths) -> Result<Figures> {
     }
     let mut workload = Workload::start_with(start, &arguments, &[])?;
     let pid = workload.process.pid();
-    for _ in 0..WARM_UP_SECONDS {
-        workload.second(FILL_LIMIT)?;
+    let mut before = workload.second(FILL_LIMIT)?;
+    for _ in 1..WARM_UP_SECONDS {
+        before = workload.second(FILL_LIMIT)?;
     }
     let agent = match kind {
         Kind::Sexton => Some(Agent::start(directory.path(), &policy(pid))?),
@@ -126,7 +127,7 @@ pub fn run(kind: Kind, lengths: &Lengths) -> Result<Figures> {
     workload.process.signal(Signal::TERM)?;
     workload.process.wait(STOP_LIMIT)?;
     remove_socket(pid);
-    figures(&measured, lengths, (slices, pauses))
+    figures(&before, &measured, lengths, (slices, pauses))
 }
 
 /// A workload that is ended by a signal leaves its hook's socket behind.
@@ -135,7 +136,14 @@ fn remove_socket(pid: u32) {
     let _ = std::fs::remove_file(Path::new("/tmp").join(format!(".sexton-hook-{pid}.sock")));
 }
 
-fn figures(seconds: &[Second], lengths: &Lengths, (slices, pauses): (usize, u64)) -> Result<Figures> {
+/// Counters are of the end of a second: what the first of them did is told from the one before it. A
+/// compaction may begin and end within one.
+fn figures(
+    before: &Second,
+    seconds: &[Second],
+    lengths: &Lengths,
+    (slices, pauses): (usize, u64),
+) -> Result<Figures> {
     let mut writes = histogram()?;
     for latency_ns in seconds.iter().flat_map(|second| &second.write_latencies_ns) {
         writes.saturating_record(*latency_ns);
@@ -146,15 +154,15 @@ fn figures(seconds: &[Second], lengths: &Lengths, (slices, pauses): (usize, u64)
         second.list_latencies_ns.iter().for_each(|latency_ns| lists.saturating_record(*latency_ns));
     }
     ensure!(!writes.is_empty() && !lists.is_empty(), "nothing was written or listed");
-    let (first, last) = seconds.first().zip(seconds.last()).context("no second was measured")?;
+    let last = seconds.last().context("no second was measured")?;
     let found_delayed: u64 = seconds.iter().map(|second| second.writes_found_delayed).sum();
     Ok(Figures {
         writer_p99_ns: writes.value_at_quantile(0.99),
         writer_max_ns: writes.max(),
         list_p99_ns: lists.value_at_quantile(0.99),
         lists: seconds.iter().map(|second| second.list_latencies_ns.len()).sum(),
-        stalls: found_delayed + u64::from(last.stall_us > first.stall_us),
-        compaction_written_bytes: last.compaction_write_bytes.saturating_sub(first.compaction_write_bytes),
+        stalls: found_delayed + u64::from(last.stall_us > before.stall_us),
+        compaction_written_bytes: last.compaction_write_bytes.saturating_sub(before.compaction_write_bytes),
         slices,
         pauses,
     })

@@ -35,6 +35,9 @@ struct Arguments {
     /// Length of the measurement after the agent has relieved the queue, seconds.
     #[arg(long, default_value_t = 20)]
     after_seconds: u64,
+    /// Goes on after that, for whoever looks at the dashboard, until Ctrl-C.
+    #[arg(long)]
+    keep: bool,
 }
 
 fn main() -> ExitCode {
@@ -61,7 +64,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         "the agent loads BPF programs and looks into another process: run the demo as root (`sudo make demo`)"
     );
     let mut output = Output::new();
-    let mut stage = Stage::set(arguments.keys)?;
+    let mut stage = Stage::set(arguments.keys, arguments.keep)?;
     output.introduce(arguments.keys, stage.directory());
     let filled = stage.fill(&mut output)?;
     output.filled(&filled, stage.pid());
@@ -79,6 +82,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
 
     output.phase("sexton starts: it watches, ranks, compacts");
     let agent = stage.start_agent()?;
+    println!("  its dashboard: http://{}/", agent.address);
     let (after, agent) = watch(arguments, &mut stage, agent, &mut output)?;
     let actions = stage::actions(&agent)?;
     agent.stop().context("ending the agent")?;
@@ -105,7 +109,7 @@ fn watch(
     let mut after = Phase::new()?;
     let mut agent = agent;
     let mut relieved = false;
-    while after.seconds() < arguments.after_seconds {
+    while arguments.keep || after.seconds() < arguments.after_seconds {
         let second = stage.second()?;
         ensure!(agent.process.is_running()?, "the agent ended:\n{}", agent.log_end());
         if relieved {

@@ -15,6 +15,8 @@ use tempfile::TempDir;
 
 /// The workload ends by itself even when the demo is gone: longer than any demo.
 const WORKLOAD_SECONDS: u64 = 240;
+/// The same where the demo is kept open.
+const WORKLOAD_KEPT_SECONDS: u64 = 24 * 3_600;
 /// Filling takes 16 s here.
 const FILL_LIMIT: Duration = Duration::from_secs(150);
 /// A second of the report comes late when the machine is busy.
@@ -42,7 +44,7 @@ impl Drop for HookSocket {
 
 impl Stage {
     /// Makes a temporary directory and starts the workload in it, with the hook preloaded.
-    pub fn set(keys: u64) -> Result<Stage> {
+    pub fn set(keys: u64, is_kept: bool) -> Result<Stage> {
         let directory = tempfile::Builder::new().prefix("sexton-demo-").tempdir();
         let directory = directory.context("making a temporary directory")?;
         let log =
@@ -50,7 +52,7 @@ impl Stage {
         let workload = Workload::start(Start {
             directory: &directory.path().join("db"),
             keys,
-            seconds: WORKLOAD_SECONDS,
+            seconds: if is_kept { WORKLOAD_KEPT_SECONDS } else { WORKLOAD_SECONDS },
             preload: Some(&artifact::built("libsexton_hook.so")?),
             stderr: log.into(),
         })?;

@@ -106,7 +106,7 @@ impl Policy {
     }
 
     /// Which of their values throttles have, and why; of a policy as it holds at some time.
-    pub(crate) fn throttle_side(&self) -> (ThrottleSide, String) {
+    pub fn throttle_side(&self) -> (ThrottleSide, String) {
         let is_open = |period: &&Period| self.open_periods.contains(&period.name);
         match self.schedule.iter().find(is_open) {
             None if self.schedule.is_empty() => (ThrottleSide::Outside, "there is no schedule".to_owned()),
