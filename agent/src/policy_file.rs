@@ -15,12 +15,18 @@ const PICTURE_COLUMNS: usize = 100;
 /// Errors: Exit code 1 when the file cannot be read, 2 when it is not a policy, or one that acts and that
 /// others can write.
 pub fn load(path: &Path) -> Result<Policy, Failure> {
+    load_with_text(path).map(|(policy, _)| policy)
+}
+
+/// The policy in `path`, and the text that it was read from.
+/// Errors: as [`load`].
+pub fn load_with_text(path: &Path) -> Result<(Policy, String), Failure> {
     let text = read(path)?;
     let policy = Policy::parse(&text).map_err(|error| failure(path, &text, &error))?;
     if policy.changes_anything() {
         refuse_what_others_write(path)?;
     }
-    Ok(policy)
+    Ok((policy, text))
 }
 
 /// Whoever writes a policy that changes something, or puts another file in its place, has the agent do what

@@ -1,7 +1,7 @@
 //! Running the agent: its binary, its exit codes, its HTTP API.
 
 use crate::process::{Lines, Process};
-use crate::{artifact, http, machine};
+use crate::{artifact, http, machine, unit_filter};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -170,6 +170,7 @@ impl Agent {
         let output =
             File::options().append(true).create(true).open(&log).context("opening the agent's log")?;
         command.stdout(output.try_clone()?).stderr(output);
+        unit_filter::install(&mut command);
         Ok(Agent { process: Process::start(command)?, address, log })
     }
 

@@ -35,4 +35,5 @@ pub mod tls;
 pub mod truth;
 pub mod turns;
 pub mod two_iterators;
+pub mod unit_filter;
 pub mod workload;

@@ -161,6 +161,9 @@ pub struct Ended {
     pub deletes: u64,
 }
 
+/// Filling takes some seconds here.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
 /// How to start a workload.
 #[derive(Debug)]
 pub struct Start<'a> {
@@ -203,6 +206,33 @@ impl Workload {
         let mut process = process::Process::start(command)?;
         let stdout = process.take_stdout().context("the workload has no standard output")?;
         Ok(Workload { process, lines: process::Lines::of("sexton-queue-workload", stdout) })
+    }
+
+    /// A small queue without the hook, whose readers lose hardly anything, once it is paced.
+    pub fn small(directory: &Path) -> Result<Workload> {
+        const SECONDS: u64 = 400;
+        let mut workload = Workload::start(Start {
+            directory,
+            keys: 1_000,
+            seconds: SECONDS,
+            preload: None,
+            stderr: Stdio::inherit(),
+        })?;
+        workload.second(START_LIMIT)?;
+        Ok(workload)
+    }
+
+    /// A queue without the hook whose readers lose more and more time, as RocksDB compacts nothing, once it
+    /// is paced.
+    pub fn hurting(directory: &Path) -> Result<Workload> {
+        const SECONDS: u64 = 3_600;
+        let mut workload = Workload::start_with(
+            Start { directory, keys: 100_000, seconds: SECONDS, preload: None, stderr: Stdio::inherit() },
+            &["--disable-auto-compactions", "--write-buffer-bytes=4194304"],
+            &[],
+        )?;
+        workload.second(START_LIMIT)?;
+        Ok(workload)
     }
 
     /// A queue with the hook in which there is always something to compact: tombstones that RocksDB leaves in

@@ -6,9 +6,8 @@
 
 use anyhow::{Context, Result, anyhow, ensure};
 use sexton_tests::agent::{self, Agent, text};
-use sexton_tests::workload::{Start, Workload};
+use sexton_tests::workload::Workload;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What the agent is given before the change; it needs 2 s here.
@@ -17,7 +16,6 @@ const START_SECONDS: u64 = 25;
 const CHANGE_LIMIT: Duration = Duration::from_secs(120);
 /// Length of the window, minutes.
 const WINDOW_MINUTES: u64 = 30;
-const SECOND_LIMIT: Duration = Duration::from_secs(30);
 
 /// Minutes since the epoch of the next change: a full minute, with enough time before it for the agent to
 /// start and to show the first values.
@@ -80,14 +78,7 @@ const INSIDE: (f64, bool, &str) = (128.0 * 1024.0 * 1024.0, true, "fast");
 fn changes(from: u64, to: u64, first: (f64, bool, &str), second: (f64, bool, &str)) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let value_file = directory.path().join("throttle");
-    let mut workload = Workload::start(Start {
-        directory: &directory.path().join("db"),
-        keys: 1_000,
-        seconds: 400,
-        preload: None,
-        stderr: Stdio::inherit(),
-    })?;
-    workload.second(SECOND_LIMIT)?;
+    let workload = Workload::small(&directory.path().join("db"))?;
     let pid = workload.process.pid();
     let mut agent = Agent::start(directory.path(), &policy(pid, &clock(from), &clock(to), &value_file))?;
     for (rate, open, value) in [first, second] {

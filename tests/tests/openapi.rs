@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sexton_tests::agent::{self, Agent, list, text};
 use sexton_tests::artifact;
 use sexton_tests::tls::{Tls, token};
-use sexton_tests::workload::{Start, Workload};
+use sexton_tests::workload::Workload;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -116,18 +116,7 @@ struct Stage {
 impl Stage {
     fn set() -> Result<Stage> {
         let directory = tempfile::tempdir()?;
-        let mut workload = Workload::start_with(
-            Start {
-                directory: &directory.path().join("db"),
-                keys: 100_000,
-                seconds: 3_600,
-                preload: None,
-                stderr: Stdio::inherit(),
-            },
-            &["--disable-auto-compactions", "--write-buffer-bytes=4194304"],
-            &[],
-        )?;
-        workload.second(LIMIT)?;
+        let workload = Workload::hurting(&directory.path().join("db"))?;
         let policy = format!(
             "mode: advise\ntargets: [{{ name: queue, match: {{ pid: {} }} }}]\n\
              thresholds: {{ tombstones_per_operation: 100, pain: 1ms/s, density: 0.0 }}\n\

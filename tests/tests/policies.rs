@@ -1,11 +1,13 @@
 //! The example policies, the script for Ozone and the Prometheus rules that come with the project are right.
 //!
 //! Method: the real `sexton policy check` on each policy, the script's own tests, and `promtool`'s own check
-//! and unit tests on the rules.
+//! and unit tests on the rules. A policy is explained beside a real process that it matches.
 
 use anyhow::{Context, Result, ensure};
+use sexton_tests::agent::{list, text};
+use sexton_tests::workload::Workload;
 use sexton_tests::{agent, artifact};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn policies() -> Result<Vec<PathBuf>> {
@@ -28,6 +30,35 @@ fn every_example_policy_is_valid() -> Result<()> {
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}: {}\n{said}", policy.display(), output.status);
     }
+    Ok(())
+}
+
+#[test]
+fn a_policy_is_explained_for_the_processes_of_this_node() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let database = directory.path().join("db");
+    let workload = Workload::small(&database)?;
+    let pid = workload.process.pid();
+    let policy = format!(
+        "mode: act\ntargets:\n  - name: queue\n    match: {{ pid: {pid} }}\n    databases: {{ exclude: [\"*/db\"] }}\n"
+    );
+    std::fs::write(directory.path().join("policy.yaml"), policy)?;
+    let explain = |more: &[&str]| -> Result<String> {
+        let arguments = [&["policy", "explain", "policy.yaml"], more].concat();
+        let output = agent::output(directory.path(), &arguments)?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let told: serde_json::Value = serde_json::from_str(&explain(&["--json"])?)?;
+    let [process] = list(&told, "processes")?.as_slice() else { anyhow::bail!("not one process: {told}") };
+    ensure!(text(process, "/target") == "queue" && text(process, "/process").ends_with(&format!("-{pid}")));
+    let [found] = list(process, "databases")?.as_slice() else { anyhow::bail!("not one database: {told}") };
+    ensure!(Path::new(text(found, "/directory")) == database.canonicalize()?, "{told}");
+    ensure!(text(found, "/text") == "is left alone: */db excludes it", "{told}");
+    let said = explain(&[])?;
+    let has = |words: &str, line: &str| said.lines().any(|of| of.contains(words) && of.ends_with(line));
+    ensure!(has("plans are carried out", "line 1") && has("ranked by margin", "default"), "{said}");
+    ensure!(said.contains(&format!("on this node: sexton-queue-workload-{pid}")), "{said}");
     Ok(())
 }
 

@@ -11,11 +11,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use sexton_tests::agent::{self, Agent, count, list, number, text};
 use sexton_tests::state;
-use sexton_tests::workload::{Start, Workload};
+use sexton_tests::workload::Workload;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -64,14 +63,7 @@ loop: {{ interval: 200ms, window: 100ms, survey: 600s }}
 fn what_fails_backs_off_as_one_action_and_what_is_in_force_is_what_the_target_says() -> Result<()> {
     let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
-    let mut workload = Workload::start(Start {
-        directory: &directory.path().join("db"),
-        keys: 1_000,
-        seconds: 400,
-        preload: None,
-        stderr: Stdio::inherit(),
-    })?;
-    workload.second(LIMIT)?;
+    let workload = Workload::small(&directory.path().join("db"))?;
     let started = Instant::now();
     let policy = policy(workload.process.pid(), directory.path());
     let mut agent = Agent::start(directory.path(), &policy)?;
@@ -175,14 +167,7 @@ fn a_throttle_is_restored_on_every_way_out_and_what_somebody_else_has_set_stays(
     let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let path = directory.path();
-    let mut workload = Workload::start(Start {
-        directory: &path.join("db"),
-        keys: 1_000,
-        seconds: 400,
-        preload: None,
-        stderr: Stdio::inherit(),
-    })?;
-    workload.second(LIMIT)?;
+    let workload = Workload::small(&path.join("db"))?;
     let (pid, file) = (workload.process.pid(), path.join("limit"));
     std::fs::write(&file, "7\n")?;
     let acting = one_throttle("act", pid, &file);
@@ -303,14 +288,7 @@ fn a_throttle_follows_pressure_step_by_step_and_somebody_else_is_noticed() -> Re
     let _turn = agent::beside_others()?;
     let directory = tempfile::tempdir()?;
     let path = directory.path();
-    let mut workload = Workload::start(Start {
-        directory: &path.join("db"),
-        keys: 1_000,
-        seconds: 400,
-        preload: None,
-        stderr: Stdio::inherit(),
-    })?;
-    workload.second(LIMIT)?;
+    let workload = Workload::small(&path.join("db"))?;
     let (pid, file) = (workload.process.pid(), path.join("limit"));
     std::fs::write(&file, FORMER)?;
     let queue = Arc::new(AtomicU64::new(0));

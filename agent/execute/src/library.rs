@@ -2,7 +2,7 @@
 
 use super::error::ExecuteError;
 use super::process::{Directory, TargetProcess};
-use rustix::fs::{AtFlags, OFlags};
+use rustix::fs::AtFlags;
 use sexton_inspect::facts::{Target, TlsRecipe};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -116,7 +116,7 @@ pub fn place(process: &TargetProcess, library: &Path) -> Result<Placed, ExecuteE
 /// Whether the target sees this very file at this path, and its user may read it there.
 fn is_same_file(process: &TargetProcess, library: &Path, source: &File) -> io::Result<bool> {
     let ours = rustix::fs::fstat(source)?;
-    let Ok(inside) = process.open_inside(library, OFlags::PATH) else { return Ok(false) };
+    let Ok(inside) = process.open_inside(library) else { return Ok(false) };
     let theirs = rustix::fs::fstat(&inside)?;
     Ok((ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino)
         && (process.user_id == 0 || everybody_may_read(process, library)?))
@@ -127,18 +127,13 @@ fn everybody_may_read(process: &TargetProcess, library: &Path) -> io::Result<boo
     const OTHERS_READ: u32 = 0o004;
     const OTHERS_SEARCH: u32 = 0o001;
     for (depth, place) in library.ancestors().enumerate() {
-        let mode = rustix::fs::fstat(process.open_inside(place_or_root(place), OFlags::PATH)?)?.st_mode;
+        let mode = rustix::fs::fstat(process.open_inside(place)?)?.st_mode;
         let wanted = if depth == 0 { OTHERS_READ } else { OTHERS_SEARCH };
         if mode & wanted == 0 {
             return Ok(false);
         }
     }
     Ok(true)
-}
-
-/// `openat2` wants some path; the root itself is `.`.
-fn place_or_root(place: &Path) -> &Path {
-    if place == Path::new("/") { Path::new(".") } else { place }
 }
 
 /// A name nobody else can have guessed; even so it is only ever created anew.

@@ -1,13 +1,14 @@
 //! A target's process, held so that its id cannot come to mean another one, and its `/tmp`.
 //!
 //! Paths inside a target are the target's to choose: every one is resolved below the target's own root
-//! (`openat2` with `RESOLVE_IN_ROOT`), so that no symbolic link in there leads back to the agent's files.
+//! ([`rooted`]), so that no symbolic link in there leads back to the agent's files.
 
 use super::error::ExecuteError;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use sexton_inspect::facts::ProcessId;
+use sexton_sandbox::rooted::{self, Links};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -99,11 +100,9 @@ impl TargetProcess {
         })
     }
 
-    /// Opens a path inside the target's root.
-    pub fn open_inside(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-        let inside = path.strip_prefix("/").unwrap_or(path);
-        let flags = flags | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat2(&self.root, inside, flags, Mode::empty(), ResolveFlags::IN_ROOT)?)
+    /// Opens a path inside the target's root, for looking.
+    pub fn open_inside(&self, path: &Path) -> io::Result<OwnedFd> {
+        rooted::open_inside(&self.root, path, Links::Followed)
     }
 
     /// The target's `/tmp`.
@@ -112,8 +111,7 @@ impl TargetProcess {
     /// When there is none, or strangers could replace what is put there.
     pub fn temporary_directory(&self) -> Result<Directory, ExecuteError> {
         let fail = |source| ExecuteError::Process { pid: self.pid, what: "open the /tmp", source };
-        let directory =
-            self.open_inside(Path::new("/tmp"), OFlags::PATH | OFlags::DIRECTORY).map_err(fail)?;
+        let directory = self.open_inside(Path::new("/tmp")).map_err(fail)?;
         let stat = rustix::fs::fstat(&directory).map_err(|error| fail(error.into()))?;
         let owner_is_trusted = stat.st_uid == 0 || stat.st_uid == self.user_id;
         if !owner_is_trusted || stat.st_mode & OTHERS_WRITE != 0 && stat.st_mode & STICKY == 0 {
@@ -268,7 +266,7 @@ pub(super) mod tests {
         let mut process = TargetProcess::open(&own()).unwrap();
         process.root =
             rustix::fs::open(folder.path(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
-        assert!(process.open_inside(Path::new("/tmp/file"), OFlags::RDONLY).is_ok());
-        assert!(process.open_inside(Path::new("/tmp/../../../etc/passwd"), OFlags::RDONLY).is_err());
+        assert!(process.open_inside(Path::new("/tmp/file")).is_ok());
+        assert!(process.open_inside(Path::new("/tmp/../../../etc/passwd")).is_err());
     }
 }

@@ -11,7 +11,7 @@ use super::template::{ExpandedCommand, shell_word};
 use super::words::one_line;
 use procfs::net::TcpState;
 use procfs::process::{FDInfo, FDTarget, Process};
-use rustix::fs::OFlags;
+use rustix::fs::AtFlags;
 use sexton_inspect::facts::ProcessId;
 use sexton_inspect::users::Account;
 use sexton_tuner::policy::{SqlEndpoint, SqlPolicy};
@@ -222,8 +222,11 @@ fn listens_at_socket(process: &ProcessId, file: &Metadata) -> Result<bool, Box<d
     let bound = process.unix()?.into_iter().filter(|entry| own.contains(&entry.inode));
     let mut paths = bound.filter_map(|entry| entry.path).map(|path| directory.join(path));
     Ok(paths.any(|path| {
-        let opened = held.open_inside(&path, OFlags::PATH | OFlags::NOFOLLOW);
-        let stat = opened.and_then(|opened| Ok(rustix::fs::fstat(&opened)?));
+        // Not what a link in the socket's place leads to.
+        let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return false };
+        let stat = held
+            .open_inside(directory)
+            .and_then(|directory| Ok(rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?));
         stat.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (file.dev(), file.ino()))
     }))
 }

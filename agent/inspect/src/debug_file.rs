@@ -3,7 +3,8 @@
 
 use super::elf::{ElfError, ElfHeaders, Symbol};
 use super::source::{Allowance, Source};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use sexton_sandbox::rooted::{self, Links};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -51,9 +52,7 @@ fn relative_path(build_id: &str) -> Option<PathBuf> {
 fn open(root: &Path, path: &Path) -> Option<File> {
     let directory =
         openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let found = openat2(&directory, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve).ok()?;
-    let found = File::from(found);
+    let found = File::from(rooted::open_inside(&directory, path, Links::Followed).ok()?);
     let is_regular = found.metadata().ok()?.is_file();
     is_regular.then(|| File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).ok())?
 }

@@ -4,13 +4,73 @@
 //! absolute link, and whoever owns a directory on the way can put a link or a mount there at any time. So a
 //! path is resolved below its process' root, without any link: the kernel shows the paths of open files
 //! resolved, so a link in one was put there later. What is opened is then compared with what was meant.
+//!
+//! `openat2` would do this in one call, but systemd refuses it to every service with `RestrictSUIDSGID=`, and
+//! so to every one with `DynamicUser=`: no filter sees the flags behind its pointer.
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+
+/// Symbolic links that are followed in one path: as many as the kernel follows.
+const LINKS_MAX: usize = 40;
+
+/// What becomes of symbolic links in a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// Opening fails.
+    Refused,
+    /// They lead where their text leads below the same root, those of `/proc` too.
+    Followed,
+}
+
+/// Opens what `path` leads to below `root`, which it cannot leave, for looking (`O_PATH`).
+/// Errors: what opening gives; `ELOOP` for a link that is refused, and for too many of them.
+pub fn open_inside(root: impl AsFd, path: &Path, links: Links) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = |directory: &OwnedFd, name: &OsStr| rustix::fs::openat(directory, name, flags, Mode::empty());
+    let root = rustix::fs::openat(root, ".", flags, Mode::empty())?;
+    // Where we are: each directory lies in the one before it, so that `..` needs no look at the file system.
+    let mut places = Vec::new();
+    let mut rest: Vec<OsString> = steps(path);
+    let mut links_followed = 0;
+    while let Some(step) = rest.pop() {
+        let here = places.last().unwrap_or(&root);
+        if step == ".." {
+            places.pop();
+            continue;
+        }
+        if step == "/" {
+            places.clear();
+            continue;
+        }
+        let next = open(here, &step)?;
+        if FileType::from_raw_mode(rustix::fs::fstat(&next)?.st_mode) != FileType::Symlink {
+            places.push(next);
+            continue;
+        }
+        links_followed += 1;
+        if links == Links::Refused || links_followed > LINKS_MAX {
+            return Err(rustix::io::Errno::LOOP.into());
+        }
+        let text = rustix::fs::readlinkat(&next, "", Vec::new())?.into_bytes();
+        rest.extend(steps(Path::new(&OsString::from_vec(text))));
+    }
+    Ok(places.pop().unwrap_or(root))
+}
+
+/// The steps of a path, the first one last.
+fn steps(path: &Path) -> Vec<OsString> {
+    let steps = path.components().filter(|step| *step != Component::CurDir);
+    let mut steps: Vec<OsString> = steps.map(|step| step.as_os_str().to_owned()).collect();
+    steps.reverse();
+    steps
+}
 
 /// Device and inode of a directory.
 pub type Identity = (u64, u64);
@@ -22,9 +82,11 @@ pub fn open_directory(path: &Path, expected: Option<Identity>) -> io::Result<Own
     let (root, inside) = split(path);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::openat(CWD, &root, flags, Mode::empty())?;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
-    let directory = rustix::fs::openat2(&root, &inside, flags, Mode::empty(), resolve)?;
+    let directory = open_inside(&root, &inside, Links::Refused)?;
     let found = rustix::fs::fstat(&directory)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
+        return Err(rustix::io::Errno::NOTDIR.into());
+    }
     match expected {
         Some(expected) if expected != (found.st_dev, found.st_ino) => {
             Err(io::Error::new(io::ErrorKind::NotFound, "another directory is there now"))
@@ -38,7 +100,7 @@ pub fn open_directory(path: &Path, expected: Option<Identity>) -> io::Result<Own
 /// Errors: what opening gives; `InvalidInput` for anything but a regular file, links among it.
 pub fn open_regular(directory: impl AsFd, name: impl AsRef<Path>) -> io::Result<File> {
     let not_regular = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
-    // A name alone cannot lead anywhere; `openat2`, whose flags no filter sees, is not needed for it.
+    // A name alone cannot lead anywhere.
     let mut parts = name.as_ref().components();
     let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) else {
         return Err(not_regular());
@@ -55,7 +117,7 @@ pub fn open_regular(directory: impl AsFd, name: impl AsRef<Path>) -> io::Result<
 
 /// Whether the file of that name in a directory is the one that `path`, a link below `/proc/PID/fd`, is.
 pub fn is_same_file(directory: impl AsFd, name: impl AsRef<Path>, path: &Path) -> bool {
-    let named = rustix::fs::statat(directory, name.as_ref(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+    let named = rustix::fs::statat(directory, name.as_ref(), AtFlags::SYMLINK_NOFOLLOW);
     match (named, std::fs::metadata(path)) {
         (Ok(named), Ok(open)) => (named.st_dev, named.st_ino) == (open.dev(), open.ino()),
         _ => false,
@@ -73,8 +135,6 @@ fn split(path: &Path) -> (PathBuf, PathBuf) {
         true => (path.components().take(4).collect(), parts.as_path()),
         false => (PathBuf::from("/"), path.strip_prefix("/").unwrap_or(path)),
     };
-    // `openat2` wants some path; the root itself is `.`.
-    let inside = if inside.as_os_str().is_empty() { Path::new(".") } else { inside };
     (root, inside.to_owned())
 }
 
@@ -115,12 +175,49 @@ mod tests {
             assert_eq!(split(Path::new(path)), (PathBuf::from(root), PathBuf::from(inside)), "{path}");
         };
         expect("/proc/12/root/data/om.db", "/proc/12/root", "data/om.db");
-        expect("/proc/12/root", "/proc/12/root", ".");
+        expect("/proc/12/root", "/proc/12/root", "");
         expect("/proc/self/root/a", "/proc/self/root", "a");
         expect("/proc/12/cwd/a", "/", "proc/12/cwd/a");
         expect("/proc/sys/root/a", "/", "proc/sys/root/a");
         expect("/data", "/", "data");
-        expect("/", "/", ".");
+        expect("/", "/", "");
+    }
+
+    #[test]
+    fn links_are_followed_below_the_root_only() {
+        let (path, _gone) = scratch();
+        std::fs::create_dir_all(path.join("deep/er")).unwrap();
+        std::fs::write(path.join("deep/file"), "").unwrap();
+        let links = [
+            ("absolute", "/deep/file"),
+            ("upwards", "deep/er/../../../../deep/file"),
+            ("over", "absolute"),
+            ("etc", "/etc/passwd"),
+            ("self", "self"),
+        ];
+        for (name, text) in links {
+            symlink(text, path.join(name)).unwrap();
+        }
+        let root = File::open(&path).unwrap();
+        let inode = |file: &OwnedFd| rustix::fs::fstat(file).unwrap().st_ino;
+        let meant = std::fs::metadata(path.join("deep/file")).unwrap().ino();
+        for name in
+            ["deep/file", "/deep/./file", "../deep/file", "absolute", "upwards", "over", "deep/er/../file"]
+        {
+            assert_eq!(
+                inode(&open_inside(&root, Path::new(name), Links::Followed).unwrap()),
+                meant,
+                "{name}"
+            );
+        }
+        for name in ["etc", "self", "deep/file/more", "none"] {
+            assert!(open_inside(&root, Path::new(name), Links::Followed).is_err(), "{name}");
+        }
+        assert!(open_inside(&root, Path::new("absolute"), Links::Refused).is_err());
+        for name in ["", "/", ".", "..", "deep/.."] {
+            let found = open_inside(&root, Path::new(name), Links::Refused).unwrap();
+            assert_eq!(inode(&found), root.metadata().unwrap().ino(), "{name}");
+        }
     }
 
     #[test]

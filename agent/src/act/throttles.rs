@@ -71,7 +71,7 @@ impl Actor {
     /// Has the values in force read where that is due: the plan then knows what has to be set.
     pub fn tend_throttles(&mut self, observer: &mut Observer) {
         let known = self.known_throttles();
-        for (key, setting) in self.wanted_throttles(observer) {
+        for (key, setting) in self.wanted_throttles(observer, &known) {
             let name = (key.target.clone(), key.name.clone());
             let is_due = setting.is_read_due(known.get(&name), jiff::Timestamp::now());
             let is_read = self.throttles.reads.iter().any(|read| read.key == key);
@@ -99,13 +99,16 @@ impl Actor {
     }
 
     /// The settings of all targets that may be acted on.
-    fn wanted_throttles(&self, observer: &Observer) -> Vec<(ThrottleKey, ThrottleSetting)> {
+    fn wanted_throttles(
+        &self,
+        observer: &Observer,
+        known: &KnownThrottles,
+    ) -> Vec<(ThrottleKey, ThrottleSetting)> {
         let policy = &observer.policy;
-        let known = self.known_throttles();
         let acted_on = observer.roster.watched.iter().filter(|watched| watched.mode == Mode::Act);
         let settings = acted_on.flat_map(|watched| {
             let (process, target) = (watched.target.process, watched.target.name.clone());
-            let settings = throttle_values(policy, &watched.entry, &target, &known).into_iter();
+            let settings = throttle_values(policy, &watched.entry, &target, known).into_iter();
             settings.map(move |setting| {
                 let name = setting.name.clone();
                 (ThrottleKey { process, target: target.clone(), name }, setting)
@@ -144,7 +147,7 @@ impl Actor {
 
     /// Ends the failures of throttles that nobody minds any more: the policy wants something else now.
     pub fn end_unwanted_throttles(&mut self, observer: &mut Observer) {
-        let wanted = self.wanted_throttles(observer);
+        let wanted = self.wanted_throttles(observer, &self.known_throttles());
         let is_wanted = |action: &Action, set: &SetThrottle| {
             let is_it = |setting: &ThrottleSetting| {
                 let ThrottleSetting { name, value, command, get, .. } = setting;
@@ -163,10 +166,10 @@ impl Actor {
     pub fn begin_throttle(&mut self, observer: &mut Observer, change: &SettingChange) {
         let SettingChange::Throttle(set) = change else { return };
         let known = self.known_throttles();
-        let known = known.get(&(set.target.clone(), set.name.clone()));
-        let wanted = self.wanted_throttles(observer).into_iter().find(|(key, setting)| {
+        let wanted = self.wanted_throttles(observer, &known).into_iter().find(|(key, setting)| {
             key.target == set.target && key.name == set.name && setting.value == set.value
         });
+        let known = known.get(&(set.target.clone(), set.name.clone()));
         let is_due = wanted
             .is_some_and(|(_, setting)| setting.step(known, jiff::Timestamp::now()) == ThrottleStep::Set);
         if is_due {
@@ -306,7 +309,8 @@ impl Actor {
     /// Writes down how a throttle is restored that is about to be set once more.
     fn intend_throttle_again(&mut self, observer: &mut Observer, id: ActionId, key: &ThrottleKey) {
         let known = self.throttles.known.get(&(key.target.clone(), key.name.clone()));
-        let setting = self.wanted_throttles(observer).into_iter().find(|(wanted, _)| wanted == key);
+        let settings = self.wanted_throttles(observer, &self.known_throttles());
+        let setting = settings.into_iter().find(|(wanted, _)| wanted == key);
         let restore = setting.and_then(|(_, setting)| SetThrottle::of(&key.target, setting, known).restore);
         let effect = self.ledger.intend_again(id, restore);
         self.carry_out(observer, effect.map(|effect| (id, effect)));

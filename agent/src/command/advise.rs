@@ -1,9 +1,9 @@
 //! `sexton advise`: what a running agent has found out about the use of column families, and what suits it.
 
+use super::asked_agent::AskedAgent;
 use super::print_json;
 use crate::failure::Failure;
 use crate::text::shown;
-use crate::top::Client;
 use clap::Args;
 use sexton_tuner::advice;
 
@@ -12,9 +12,8 @@ use sexton_tuner::advice;
 pub struct AdviseArguments {
     /// Only this target, as `sexton top` names it.
     target: Option<String>,
-    /// The agent to ask.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9776")]
-    url: String,
+    #[command(flatten)]
+    agent: AskedAgent,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -23,7 +22,7 @@ pub struct AdviseArguments {
 /// Prints what the agent advises.
 /// Errors: when there is no agent to ask, or it knows no such target.
 pub fn run(arguments: &AdviseArguments) -> Result<(), Failure> {
-    let page = Client::new(&arguments.url)?.advice(arguments.target.as_deref())?;
+    let page = arguments.agent.client()?.advice(arguments.target.as_deref())?;
     if arguments.json {
         return print_json(&page);
     }

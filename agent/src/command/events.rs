@@ -1,8 +1,8 @@
 //! `sexton events`: what a running agent has done and met, one line each.
 
+use super::asked_agent::AskedAgent;
 use crate::failure::Failure;
 use crate::text::{json_shown, shown};
-use crate::top::Client;
 use clap::Args;
 use sexton_journal::Event;
 use std::io::{ErrorKind, Write};
@@ -14,9 +14,8 @@ const ASK_INTERVAL: Duration = Duration::from_secs(1);
 /// Arguments of `sexton events`.
 #[derive(Args, Debug)]
 pub struct EventsArguments {
-    /// The agent to ask.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9776")]
-    url: String,
+    #[command(flatten)]
+    agent: AskedAgent,
     /// Leave out events up to this id.
     #[arg(long, value_name = "ID", default_value_t = 0)]
     since: u64,
@@ -31,7 +30,7 @@ pub struct EventsArguments {
 /// Prints the events that the agent has at hand; with `--follow` goes on.
 /// Errors: when there is no agent to ask, or it ends.
 pub fn run(arguments: &EventsArguments) -> Result<(), Failure> {
-    let client = Client::new(&arguments.url)?;
+    let client = arguments.agent.client()?;
     let mut since = arguments.since;
     loop {
         let page = client.events(since)?;

@@ -1,20 +1,19 @@
 //! `sexton history`: what readers lost in each column family over time, and what was compacted.
 
+use super::asked_agent::AskedAgent;
 use super::print_json;
 use crate::failure::Failure;
+use crate::history::{FamiliesView, FamilyView, TimesView};
 use crate::text::print_line;
-use crate::top::Client;
 use clap::Args;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use sexton_tuner::words;
 
 /// Arguments of `sexton history`.
 #[derive(Args, Debug)]
 pub struct HistoryArguments {
-    /// The agent to ask.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9776")]
-    url: String,
+    #[command(flatten)]
+    agent: AskedAgent,
     /// How far back, such as 8h or 7d; five weeks are kept.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = read_span)]
     since: u64,
@@ -34,51 +33,6 @@ fn read_span(text: &str) -> Result<u64, String> {
     if seconds >= 1.0 { Ok(seconds as u64) } else { Err("write a time back, such as 8h or 7d".to_owned()) }
 }
 
-/// The answer of the agent.
-#[derive(Debug, Deserialize, Serialize)]
-struct History {
-    rows: Vec<Row>,
-    families_left_out: usize,
-    stretches: Vec<Stretch>,
-}
-
-/// How long operations took in all column families.
-#[derive(Debug, Deserialize, Serialize)]
-struct Stretch {
-    begin_unix_seconds: i64,
-    length_seconds: i64,
-    #[serde(flatten)]
-    times: Times,
-}
-
-/// How long operations took.
-#[derive(Debug, Default, Deserialize, Serialize)]
-struct Times {
-    lists: u64,
-    list_p50_seconds: Option<f64>,
-    list_p99_seconds: Option<f64>,
-    seek_p50_seconds: Option<f64>,
-    seek_p99_seconds: Option<f64>,
-}
-
-#[derive(Debug, Deserialize, Serialize)]
-struct Row {
-    begin_unix_seconds: i64,
-    length_seconds: i64,
-    target: String,
-    database: String,
-    column_family: String,
-    pain_seconds: f64,
-    pain_seconds_per_second_max: f64,
-    operations: f64,
-    tombstones_skipped: f64,
-    block_misses: f64,
-    bytes_compacted: f64,
-    actions: f64,
-    #[serde(flatten)]
-    times: Times,
-}
-
 const HEADINGS: &str = "begin,length_seconds,target,database,column_family,pain_seconds,pain_seconds_per_second_max,\
                         operations,tombstones_skipped,block_misses,bytes_compacted,actions,lists,\
                         list_p50_seconds,list_p99_seconds,seek_p50_seconds,seek_p99_seconds";
@@ -86,8 +40,8 @@ const HEADINGS: &str = "begin,length_seconds,target,database,column_family,pain_
 /// Prints what the agent has.
 /// Errors: when there is no agent to ask.
 pub fn run(arguments: &HistoryArguments) -> Result<(), Failure> {
-    let client = Client::new(&arguments.url)?;
-    let history: History = client.get(&format!("/api/v1/history?span_seconds={}", arguments.since))?;
+    let client = arguments.agent.client()?;
+    let history: FamiliesView = client.get(&format!("/api/v1/history?span_seconds={}", arguments.since))?;
     if arguments.json {
         return print_json(&history);
     }
@@ -108,22 +62,24 @@ pub fn run(arguments: &HistoryArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn time_of(row: &Row) -> String {
+fn time_of(row: &FamilyView) -> String {
     Timestamp::from_second(row.begin_unix_seconds).map_or_else(|_| "?".to_owned(), |at| at.to_string())
 }
 
-fn line(row: &Row) -> String {
+fn line(row: &FamilyView) -> String {
     let lost = format!(
         "{} {:>6}  {} lost, {} tombstones, {} misses",
         time_of(row),
         words::span(row.length_seconds),
-        words::seconds(row.pain_seconds),
-        words::count(row.tombstones_skipped as u64),
-        words::count(row.block_misses as u64),
+        words::seconds(row.counted.pain_seconds),
+        words::count(row.counted.tombstones_skipped as u64),
+        words::count(row.counted.block_misses as u64),
     );
-    let acted = match row.actions as u64 {
+    let acted = match row.counted.actions as u64 {
         0 => String::new(),
-        actions => format!(", {actions} actions rewrote {}", words::bytes(row.bytes_compacted as u64)),
+        actions => {
+            format!(", {actions} actions rewrote {}", words::bytes(row.counted.bytes_compacted as u64))
+        }
     };
     let took = row.times.list_p99_seconds.map_or_else(String::new, |seconds| {
         format!(", 99 of 100 lists took at most {}", words::seconds(seconds))
@@ -131,19 +87,21 @@ fn line(row: &Row) -> String {
     format!("{lost}{took}{acted}  {} {} {}", row.target, row.database, row.column_family)
 }
 
-fn csv_line(row: &Row) -> String {
+fn csv_line(row: &FamilyView) -> String {
     let names = [&row.target, &row.database, &row.column_family].map(|name| quoted(name)).join(",");
+    let counted = &row.counted;
     let counts = [
-        row.pain_seconds,
-        row.pain_seconds_per_second_max,
-        row.operations,
-        row.tombstones_skipped,
-        row.block_misses,
-        row.bytes_compacted,
-        row.actions,
+        counted.pain_seconds,
+        counted.pain_seconds_per_second_max,
+        counted.operations,
+        counted.tombstones_skipped,
+        counted.block_misses,
+        counted.bytes_compacted,
+        counted.actions,
     ];
     let counts = counts.map(|count| count.to_string()).join(",");
-    let Times { lists, list_p50_seconds, list_p99_seconds, seek_p50_seconds, seek_p99_seconds } = row.times;
+    let TimesView { lists, list_p50_seconds, list_p99_seconds, seek_p50_seconds, seek_p99_seconds } =
+        row.times;
     let times = [list_p50_seconds, list_p99_seconds, seek_p50_seconds, seek_p99_seconds];
     let times =
         times.map(|seconds| seconds.map_or_else(String::new, |seconds| seconds.to_string())).join(",");
@@ -163,26 +121,29 @@ fn quoted(text: &str) -> String {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::history::CountedView;
 
-    fn row() -> Row {
-        Row {
+    fn row() -> FamilyView {
+        FamilyView {
             begin_unix_seconds: 1_790_000_000,
             length_seconds: 60,
             target: "java-1".into(),
             database: "/db, \"two\"".into(),
             column_family: "=1+1".into(),
-            pain_seconds: 1.5,
-            pain_seconds_per_second_max: 0.5,
-            operations: 3.0,
-            tombstones_skipped: 1e6,
-            block_misses: 0.0,
-            bytes_compacted: 1048576.0,
-            actions: 1.0,
-            times: Times {
+            counted: CountedView {
+                pain_seconds: 1.5,
+                pain_seconds_per_second_max: 0.5,
+                operations: 3.0,
+                tombstones_skipped: 1e6,
+                block_misses: 0.0,
+                bytes_compacted: 1048576.0,
+                actions: 1.0,
+            },
+            times: TimesView {
                 lists: 7,
                 list_p50_seconds: Some(0.25),
                 list_p99_seconds: Some(0.5),
-                ..Times::default()
+                ..TimesView::default()
             },
         }
     }

@@ -1,6 +1,7 @@
 //! The command line: one module a subcommand, each a thin layer over the library.
 
 pub mod advise;
+mod asked_agent;
 pub mod completions;
 pub mod doctor;
 pub mod events;
@@ -51,6 +52,7 @@ sexton targets                              which processes have a RocksDB insid
 sexton targets --pid 4711                   what can be read in process 4711, and what cannot, and why
 sexton observe --pid 4711 --seconds 5       attach probes for 5 seconds and show what they saw
 sexton plan --once --json                   one cycle, the plan as JSON, nothing is changed
+sexton policy explain p.yaml                what a policy would do on this node now, and where it says so
 sexton schedule --policy p.yaml --next 7d   when its periods begin and end, for a week
 sexton simulate queue --plot queue.svg      what a policy would come to, on a simulated workload
 curl -s localhost:9776/api/v1/ranges        the worst key ranges of a running agent

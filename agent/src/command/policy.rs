@@ -1,9 +1,12 @@
-//! `sexton policy`: checking policies without running them.
+//! `sexton policy`: checking and explaining policies without running them.
+
+mod explain;
 
 use crate::failure::Failure;
 use crate::policy_file;
 use crate::text::shown;
 use clap::{Args, Subcommand};
+use explain::ExplainArguments;
 use std::path::PathBuf;
 
 /// Arguments of `sexton policy`.
@@ -21,6 +24,8 @@ enum PolicyCommand {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// Say in sentences what a policy would do on this node now, and on which line each value stands.
+    Explain(ExplainArguments),
     /// Print the JSON Schema of a policy, for editors.
     Schema,
 }
@@ -38,6 +43,7 @@ pub fn run(arguments: &PolicyArguments) -> Result<(), Failure> {
                 println!("{}: ok", file.display());
             }
         }
+        PolicyCommand::Explain(arguments) => explain::run(arguments)?,
         PolicyCommand::Schema => println!("{}", sexton_tuner::policy::schema()),
     }
     Ok(())

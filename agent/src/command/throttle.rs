@@ -1,18 +1,17 @@
 //! `sexton throttle`: the throttles of a running agent's targets, what they should be and are, and why.
 
+use super::asked_agent::AskedAgent;
 use crate::failure::Failure;
 use crate::snapshot::{PressureView, SignalView, ThrottleView};
 use crate::text::print_line;
-use crate::top::Client;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
 /// Arguments of `sexton throttle`.
 #[derive(Args, Debug)]
 pub struct ThrottleArguments {
-    /// The agent to ask.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9776")]
-    url: String,
+    #[command(flatten)]
+    agent: AskedAgent,
     /// Only throttles of this name.
     #[arg(value_name = "NAME")]
     name: Option<String>,
@@ -32,7 +31,7 @@ struct Throttles {
 /// Prints the throttles.
 /// Errors: when there is no agent to ask, or it has no throttle of the name asked for.
 pub fn run(arguments: &ThrottleArguments) -> Result<(), Failure> {
-    let client = Client::new(&arguments.url)?;
+    let client = arguments.agent.client()?;
     let mut answer: Throttles = client.get("/api/v1/throttles")?;
     if let Some(name) = &arguments.name {
         answer.throttles.retain(|throttle| throttle.name == *name);

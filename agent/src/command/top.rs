@@ -1,5 +1,6 @@
 //! `sexton top`: a live view of a running agent.
 
+use super::asked_agent::AskedAgent;
 use super::interrupt::Interrupt;
 use crate::failure::Failure;
 use crate::top::{Client, Screen, Snapshot, State, TopError, plain_text};
@@ -24,9 +25,8 @@ const PICTURES_QUEUED_MAX: usize = 4;
 /// Arguments of `sexton top`.
 #[derive(Args, Debug)]
 pub struct TopArguments {
-    /// The agent to ask.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9776")]
-    url: String,
+    #[command(flatten)]
+    agent: AskedAgent,
     /// Print one frame as text and leave. Rates need two snapshots of the agent, so it takes a cycle.
     #[arg(long)]
     once: bool,
@@ -51,7 +51,7 @@ pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
             "print one frame with --once, or one JSON object with --json",
         ));
     }
-    let client = Client::new(&arguments.url)?;
+    let client = arguments.agent.client()?;
     let mut state = State::new(client.url().to_owned());
     // Whoever cannot be asked at the start is not asked for ever.
     state.take(client.snapshot()?);

@@ -11,7 +11,7 @@ mod writer;
 
 pub use file::store;
 pub use range::{PublishedRanges, RangeStretchView};
-pub use view::{FamiliesView, HeatmapView, Shown};
+pub use view::{CountedView, FamiliesView, FamilyView, HeatmapView, Shown, TimesView};
 
 use crate::session::FamilyName;
 use sexton_journal::Listed;

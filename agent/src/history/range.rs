@@ -1,9 +1,9 @@
 //! What was counted in one published range over time. Its keys stay in here: it is asked for by its id.
 
-use super::view::Shown;
+use super::view::{CountedView, Shown};
 use schemars::JsonSchema;
 use serde::Serialize;
-use sexton_tuner::history::{Cell, Metric, Place};
+use sexton_tuner::history::Place;
 use sexton_tuner::range::KeyRange;
 use std::collections::BTreeMap;
 
@@ -15,18 +15,8 @@ pub type PublishedRanges = BTreeMap<String, (Place, KeyRange)>;
 pub struct RangeStretchView {
     pub begin_unix_seconds: i64,
     pub length_seconds: i64,
-    /// Reader time lost, seconds.
-    pub pain_seconds: f64,
-    /// The greatest pain that an interval had, seconds a second.
-    pub pain_seconds_per_second_max: f64,
-    /// Operations that lost time.
-    pub operations: f64,
-    pub tombstones_skipped: f64,
-    pub block_misses: f64,
-    /// Bytes that actions have rewritten.
-    pub bytes_compacted: f64,
-    /// Actions that ended.
-    pub actions: f64,
+    #[serde(flatten)]
+    pub counted: CountedView,
 }
 
 impl Shown {
@@ -35,22 +25,12 @@ impl Shown {
     pub fn in_range(&self, id: &str, since_s: i64) -> Vec<RangeStretchView> {
         let Some((place, range)) = self.ranges().get(id) else { return Vec::new() };
         let stretches = self.history().in_range(place, range, since_s).into_iter();
-        stretches.map(|(begin, length, cell)| view(begin, length, &cell)).collect()
-    }
-}
-
-fn view(begin: i64, length: i64, cell: &Cell) -> RangeStretchView {
-    let sum = |metric| cell.sums.get(metric);
-    RangeStretchView {
-        begin_unix_seconds: begin,
-        length_seconds: length,
-        pain_seconds: sum(Metric::Pain),
-        pain_seconds_per_second_max: cell.peaks.get(Metric::Pain),
-        operations: sum(Metric::Operations),
-        tombstones_skipped: sum(Metric::TombstonesSkipped),
-        block_misses: sum(Metric::BlockMisses),
-        bytes_compacted: sum(Metric::BytesCompacted),
-        actions: sum(Metric::Actions),
+        let views = stretches.map(|(begin, length, cell)| RangeStretchView {
+            begin_unix_seconds: begin,
+            length_seconds: length,
+            counted: CountedView::from(&cell),
+        });
+        views.collect()
     }
 }
 
@@ -58,7 +38,7 @@ fn view(begin: i64, length: i64, cell: &Cell) -> RangeStretchView {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use sexton_tuner::history::{Amounts, Bucket, History};
+    use sexton_tuner::history::{Amounts, Bucket, Cell, History, Metric};
     use sexton_tuner::key::Key;
     use sexton_tuner::policy::KeyDisplay;
 
@@ -75,8 +55,8 @@ mod tests {
         let ranges = PublishedRanges::from([("r".to_owned(), (Place::default(), range("b", "d")))]);
         let shown = Shown::new(history, KeyDisplay::Redacted).with_ranges(ranges);
         let [stretch] = shown.in_range("r", 0).try_into().unwrap();
-        assert_eq!((stretch.begin_unix_seconds, stretch.pain_seconds), (600, 3.0));
-        assert_eq!(stretch.pain_seconds_per_second_max, 2.0);
+        assert_eq!((stretch.begin_unix_seconds, stretch.counted.pain_seconds), (600, 3.0));
+        assert_eq!(stretch.counted.pain_seconds_per_second_max, 2.0);
         assert_eq!(shown.in_range("r", 660), []);
         assert_eq!(shown.in_range("other", 0), []);
     }

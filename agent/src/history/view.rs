@@ -2,8 +2,8 @@
 
 use super::range::PublishedRanges;
 use schemars::JsonSchema;
-use serde::Serialize;
-use sexton_tuner::history::{Column, Drawn, History, Metric, Place, Row, Statistic, Stretch};
+use serde::{Deserialize, Serialize};
+use sexton_tuner::history::{Cell, Column, Drawn, History, Metric, Place, Row, Statistic, Stretch};
 use sexton_tuner::latency::LatencyHistogram;
 use sexton_tuner::policy::KeyDisplay;
 use sexton_tuner::waits::Times;
@@ -56,9 +56,41 @@ pub struct ColumnView {
     pub acted_on: Vec<usize>,
 }
 
+/// What was counted in some keys in a stretch of time.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CountedView {
+    /// Reader time lost, seconds.
+    pub pain_seconds: f64,
+    /// The greatest pain that an interval of them had, seconds a second.
+    pub pain_seconds_per_second_max: f64,
+    /// Operations that lost time.
+    pub operations: f64,
+    pub tombstones_skipped: f64,
+    pub block_misses: f64,
+    /// Bytes that actions have rewritten.
+    pub bytes_compacted: f64,
+    /// Actions that ended.
+    pub actions: f64,
+}
+
+impl From<&Cell> for CountedView {
+    fn from(cell: &Cell) -> CountedView {
+        let sum = |metric| cell.sums.get(metric);
+        CountedView {
+            pain_seconds: sum(Metric::Pain),
+            pain_seconds_per_second_max: cell.peaks.get(Metric::Pain),
+            operations: sum(Metric::Operations),
+            tombstones_skipped: sum(Metric::TombstonesSkipped),
+            block_misses: sum(Metric::BlockMisses),
+            bytes_compacted: sum(Metric::BytesCompacted),
+            actions: sum(Metric::Actions),
+        }
+    }
+}
+
 /// How long operations took, by those that windows have seen. Quantiles lie within a power of two; `None`: no
 /// operation was seen.
-#[derive(Serialize, JsonSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TimesView {
     /// Operations that ended within a window.
     pub lists: u64,
@@ -71,7 +103,7 @@ pub struct TimesView {
 }
 
 /// How long operations took in a stretch of time, in all column families that were asked for together.
-#[derive(Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StretchView {
     pub begin_unix_seconds: i64,
     pub length_seconds: i64,
@@ -80,7 +112,7 @@ pub struct StretchView {
 }
 
 /// What was counted in column families over time.
-#[derive(Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FamiliesView {
     /// By stretch of time, oldest first.
     pub rows: Vec<FamilyView>,
@@ -91,25 +123,15 @@ pub struct FamiliesView {
 }
 
 /// What was counted in a column family in a stretch of time.
-#[derive(Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FamilyView {
     pub begin_unix_seconds: i64,
     pub length_seconds: i64,
     pub target: String,
     pub database: String,
     pub column_family: String,
-    /// Reader time lost, seconds.
-    pub pain_seconds: f64,
-    /// The greatest pain that a range of it had, seconds a second.
-    pub pain_seconds_per_second_max: f64,
-    /// Operations that lost time.
-    pub operations: f64,
-    pub tombstones_skipped: f64,
-    pub block_misses: f64,
-    /// Bytes that actions have rewritten.
-    pub bytes_compacted: f64,
-    /// Actions that ended.
-    pub actions: f64,
+    #[serde(flatten)]
+    pub counted: CountedView,
     #[serde(flatten)]
     pub times: TimesView,
 }
@@ -195,8 +217,8 @@ fn column(column: Column) -> ColumnView {
     ColumnView {
         begin_unix_seconds: column.begin_s,
         length_seconds: column.length_s,
-        rows: column.values.keys().copied().collect(),
-        values: column.values.values().map(|value| *value as f32).collect(),
+        rows: column.values.iter().map(|(row, _)| *row).collect(),
+        values: column.values.iter().map(|(_, value)| *value as f32).collect(),
         acted_on: column.acted_on,
     }
 }
@@ -223,22 +245,14 @@ fn times_view(times: &Times) -> TimesView {
 }
 
 fn family(stretch: &Stretch, place: &Arc<Place>) -> FamilyView {
-    let (cell, times) = (stretch.counted.get(place), stretch.times.get(place));
-    let sum = |metric| cell.map_or(0.0, |cell| cell.sums.get(metric));
     FamilyView {
         begin_unix_seconds: stretch.begin_s,
         length_seconds: stretch.length_s,
         target: place.target.clone(),
         database: place.database.clone(),
         column_family: place.column_family.clone(),
-        pain_seconds: sum(Metric::Pain),
-        pain_seconds_per_second_max: cell.map_or(0.0, |cell| cell.peaks.get(Metric::Pain)),
-        operations: sum(Metric::Operations),
-        tombstones_skipped: sum(Metric::TombstonesSkipped),
-        block_misses: sum(Metric::BlockMisses),
-        bytes_compacted: sum(Metric::BytesCompacted),
-        actions: sum(Metric::Actions),
-        times: times_view(times.unwrap_or(&Times::default())),
+        counted: stretch.counted.get(place).map(CountedView::from).unwrap_or_default(),
+        times: stretch.times.get(place).map(times_view).unwrap_or_default(),
     }
 }
 
@@ -291,7 +305,7 @@ mod tests {
         let fast = view(Some("fast"));
         let (row, stretch) = (fast.rows.first().unwrap(), fast.stretches.first().unwrap());
         assert!(row.times.list_p99_seconds.unwrap() < 3e-6 && stretch.times.lists == 100);
-        assert!(row.times.seek_p50_seconds.is_some() && row.pain_seconds == 0.0);
+        assert!(row.times.seek_p50_seconds.is_some() && row.counted.pain_seconds == 0.0);
         let slow = view(Some("slow"));
         assert_eq!(slow.rows.first().unwrap().times.seek_p50_seconds, None);
     }

@@ -67,13 +67,13 @@ impl Bucket {
     }
 
     /// Takes in what was counted later, or earlier.
-    pub(super) fn merge(&mut self, other: &Bucket) {
-        for (place, cells) in &other.cells {
-            let known = self.cells.entry(Arc::clone(place)).or_default();
-            *known = after(std::mem::take(known), cells.clone());
+    pub(super) fn merge(&mut self, other: Bucket) {
+        for (place, cells) in other.cells {
+            let known = self.cells.entry(place).or_default();
+            *known = after(std::mem::take(known), cells);
         }
-        for (place, times) in &other.times {
-            self.times.entry(Arc::clone(place)).or_default().merge(times);
+        for (place, times) in other.times {
+            self.times.entry(place).or_default().merge(&times);
         }
         self.shrink(INTERVALS_MAX);
         self.leave_out_times(TIMES_MAX);
@@ -86,16 +86,7 @@ impl Bucket {
 
     /// Of more column families than that, those with the fewest operations are left out.
     pub(super) fn leave_out_times(&mut self, times_max: usize) {
-        let excess = self.times.len().saturating_sub(times_max);
-        if excess == 0 {
-            return;
-        }
-        let mut by_count: Vec<(u64, Arc<Place>)> =
-            self.times.iter().map(|(place, times)| (times.lists.count(), Arc::clone(place))).collect();
-        by_count.sort_by(|one, two| one.0.cmp(&two.0).then_with(|| two.1.cmp(&one.1)));
-        for (_, place) in by_count.into_iter().take(excess) {
-            self.times.remove(&place);
-        }
+        leave_out(&mut self.times, times_max, |times| times.lists.count() as f64);
     }
 
     /// How many cells it has.
@@ -123,7 +114,8 @@ impl Bucket {
         if self.len() <= cells_max {
             return;
         }
-        self.leave_out(cells_max);
+        let pain = |cells: &Vec<Cell>| cells.iter().map(|cell| cell.sums.get(Metric::Pain)).sum();
+        leave_out(&mut self.cells, cells_max.max(1), pain);
         let weights = Weights::of(self);
         // Two neighbours together are heavier than this limit, so that there are fewer than twice the weight
         // of everything by the limit, and one more in each column family.
@@ -155,24 +147,24 @@ impl Bucket {
         }
     }
 
-    fn leave_out(&mut self, places_max: usize) {
-        let excess = self.places().saturating_sub(places_max.max(1));
-        if excess == 0 {
-            return;
-        }
-        let pain = |cells: &[Cell]| cells.iter().map(|cell| cell.sums.get(Metric::Pain)).sum::<f64>();
-        let mut by_pain: Vec<(f64, Arc<Place>)> =
-            self.cells.iter().map(|(place, cells)| (pain(cells), Arc::clone(place))).collect();
-        by_pain.sort_by(|one, two| one.0.total_cmp(&two.0).then_with(|| two.1.cmp(&one.1)));
-        for (_, place) in by_pain.into_iter().take(excess) {
-            self.cells.remove(&place);
-        }
-    }
-
     /// What was counted in all cells.
     #[cfg(test)]
     pub(super) fn total(&self) -> Amounts {
         self.cells().fold(Amounts::default(), |sum, (_, cell)| sum.plus(cell.sums))
+    }
+}
+
+/// Of more column families than `places_max`, those that matter least are left out.
+fn leave_out<T>(of: &mut BTreeMap<Arc<Place>, T>, places_max: usize, weight: impl Fn(&T) -> f64) {
+    let excess = of.len().saturating_sub(places_max);
+    if excess == 0 {
+        return;
+    }
+    let mut lightest: Vec<(f64, Arc<Place>)> =
+        of.iter().map(|(place, value)| (weight(value), Arc::clone(place))).collect();
+    lightest.sort_by(|one, two| one.0.total_cmp(&two.0).then_with(|| two.1.cmp(&one.1)));
+    for (_, place) in lightest.into_iter().take(excess) {
+        of.remove(&place);
     }
 }
 
@@ -271,7 +263,7 @@ pub(super) mod tests {
             let expected = one.iter().chain(&two).cloned().collect::<Vec<_>>();
             let (mut merged, other) = (Bucket::of(one), Bucket::of(two));
             prop_assert!(is_in_order(&merged));
-            merged.merge(&other);
+            merged.merge(other);
             prop_assert!(is_in_order(&merged));
             let peak = greatest(&merged);
             merged.shrink(cells_max.max(merged.places()));
@@ -289,8 +281,8 @@ pub(super) mod tests {
         fn in_either_order_the_same(one in counted(), two in counted()) {
             let (one, two) = (Bucket::of(one), Bucket::of(two));
             let (mut forth, mut back) = (one.clone(), two.clone());
-            forth.merge(&two);
-            back.merge(&one);
+            forth.merge(two.clone());
+            back.merge(one);
             prop_assert_eq!(forth.len(), back.len());
             prop_assert!(is_close(forth.total(), back.total()));
         }
@@ -317,7 +309,7 @@ pub(super) mod tests {
         let one = Bucket::default().with_times([(place(1), times(4)), (place(2), times(0))]);
         assert_eq!(one.times().count(), 1, "nothing is no time");
         let mut both = one.clone();
-        both.merge(&Bucket::default().with_times([(place(1), times(1)), (place(3), times(9))]));
+        both.merge(Bucket::default().with_times([(place(1), times(1)), (place(3), times(9))]));
         assert!(both.times().eq([(&place(1), &times(5)), (&place(3), &times(9))]));
         both.leave_out_times(1);
         assert!(both.times().eq([(&place(3), &times(9))]));

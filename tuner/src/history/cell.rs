@@ -3,6 +3,7 @@
 use super::amounts::Amounts;
 use crate::facts::key::Key;
 use crate::facts::range::KeyRange;
+use std::cmp::Ordering;
 
 /// Longest key that a cell's border has: RocksDB's can have megabytes, and what is shown are some bytes.
 pub const KEY_BYTES_MAX: usize = 64;
@@ -31,19 +32,21 @@ impl Cell {
 
     /// The cell in parts, cut at `borders`, which lie inside of it in their order. Nobody knows where in it
     /// something was counted, so each part has as much as the others.
-    fn cut(self, borders: &[&Key]) -> Vec<Cell> {
-        let share = 1.0 / (borders.len() + 1) as f64;
-        let (sums, peaks) = (self.sums.times(share), self.peaks.times(share));
-        let KeyRange { mut begin, end } = self.range;
-        let mut rest = self.sums;
-        let mut parts = Vec::with_capacity(borders.len() + 1);
-        for border in borders {
-            let range = KeyRange { begin: std::mem::replace(&mut begin, (*border).clone()), end: None };
-            parts.push(Cell { range: KeyRange { end: Some((*border).clone()), ..range }, sums, peaks });
-            rest = rest.minus(sums);
-        }
-        parts.push(Cell { range: KeyRange { begin, end }, sums: rest, peaks });
-        parts
+    fn cut(self, borders: Vec<Key>) -> impl Iterator<Item = Cell> {
+        let parts = (borders.len() + 1) as f64;
+        let (sums, peaks) = (self.sums.times(1.0 / parts), self.peaks.times(1.0 / parts));
+        let last_sums = borders.iter().fold(self.sums, |rest, _| rest.minus(sums));
+        let (mut begin, mut end, mut borders) =
+            (Some(self.range.begin), Some(self.range.end), borders.into_iter());
+        std::iter::from_fn(move || {
+            let from = begin.take()?;
+            let Some(border) = borders.next() else {
+                let range = KeyRange { begin: from, end: end.take()? };
+                return Some(Cell { range, sums: last_sums, peaks });
+            };
+            begin = Some(border.clone());
+            Some(Cell { range: KeyRange { begin: from, end: Some(border) }, sums, peaks })
+        })
     }
 }
 
@@ -65,45 +68,54 @@ pub(super) fn after(one: Vec<Cell>, two: Vec<Cell>) -> Vec<Cell> {
     overlay(one, two, Amounts::at_least)
 }
 
-/// Cells in the order of keys that do not overlap, cut where one of either list begins or ends.
+/// Cells in the order of keys that do not overlap, cut where one of either list begins or ends. Both lists are
+/// such cells already, so one walk along both is enough.
 fn overlay(one: Vec<Cell>, two: Vec<Cell>, peaks: fn(Amounts, Amounts) -> Amounts) -> Vec<Cell> {
     if one.is_empty() || two.is_empty() {
         return if one.is_empty() { two } else { one };
     }
-    let mut borders: Vec<Key> = Vec::with_capacity(2 * (one.len() + two.len()));
-    for cell in one.iter().chain(&two) {
-        borders.push(cell.range.begin.clone());
-        borders.extend(cell.range.end.clone());
-    }
-    borders.sort();
-    borders.dedup();
-    let mut parts: Vec<Cell> = Vec::with_capacity(borders.len());
-    for cell in one.into_iter().chain(two) {
-        let inside = borders_inside(&borders, &cell.range);
-        parts.extend(cell.cut(&inside));
-    }
-    parts.sort_by(|one, two| one.range.begin.cmp(&two.range.begin));
-    let mut cells: Vec<Cell> = Vec::with_capacity(parts.len());
-    for part in parts {
-        match cells.last_mut().filter(|last| last.range.begin == part.range.begin) {
-            Some(last) => {
-                last.sums = last.sums.plus(part.sums);
-                last.peaks = peaks(last.peaks, part.peaks);
-            }
-            None => cells.push(part),
+    let (cuts_of_one, cuts_of_two) = (cuts(&one, &two), cuts(&two, &one));
+    let parts = |cells: Vec<Cell>, cuts: Vec<Vec<Key>>| {
+        cells.into_iter().zip(cuts).flat_map(|(cell, borders)| cell.cut(borders)).peekable()
+    };
+    let (mut one, mut two) = (parts(one, cuts_of_one), parts(two, cuts_of_two));
+    let mut cells = Vec::new();
+    loop {
+        let order = match (one.peek(), two.peek()) {
+            (Some(of_one), Some(of_two)) => of_one.range.begin.cmp(&of_two.range.begin),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return cells,
+        };
+        match order {
+            Ordering::Less => cells.extend(one.next()),
+            Ordering::Greater => cells.extend(two.next()),
+            // Both begin here and were cut at the same borders, so both end at the same key.
+            Ordering::Equal => cells.extend(one.next().zip(two.next()).map(|(of_one, of_two)| Cell {
+                range: of_one.range,
+                sums: of_one.sums.plus(of_two.sums),
+                peaks: peaks(of_one.peaks, of_two.peaks),
+            })),
         }
     }
-    cells
 }
 
-/// Those of the borders, which are in order, that lie inside of a range.
-pub(super) fn borders_inside<'k>(borders: &'k [Key], range: &KeyRange) -> Vec<&'k Key> {
-    let first = borders.partition_point(|border| *border <= range.begin);
-    let behind = match &range.end {
-        Some(end) => borders.partition_point(|border| border < end),
-        None => borders.len(),
-    };
-    borders.get(first..behind).unwrap_or_default().iter().collect()
+/// For each cell, where cells of the other list begin or end inside of it.
+fn cuts(cells: &[Cell], others: &[Cell]) -> Vec<Vec<Key>> {
+    let mut rest = others;
+    let inside = cells.iter().map(|cell| {
+        let is_before = |other: &Cell| other.range.end.as_ref().is_some_and(|end| *end <= cell.range.begin);
+        let passed = rest.iter().take_while(|other| is_before(other)).count();
+        rest = rest.get(passed..).unwrap_or_default();
+        let is_behind = |key: &Key| cell.range.end.as_ref().is_some_and(|end| end <= key);
+        let met = rest.iter().take_while(|other| !is_behind(&other.range.begin));
+        let borders = met.flat_map(|other| std::iter::once(&other.range.begin).chain(&other.range.end));
+        let mut borders: Vec<Key> =
+            borders.filter(|key| cell.range.begin < **key && !is_behind(key)).cloned().collect();
+        borders.dedup();
+        borders
+    });
+    inside.collect()
 }
 
 #[cfg(test)]

@@ -58,8 +58,8 @@ pub struct Column {
     /// Seconds since the Unix epoch.
     pub begin_s: i64,
     pub length_s: i64,
-    /// What was counted, by the number of the row; rows without are left out.
-    pub values: BTreeMap<usize, f64>,
+    /// What was counted, with the number of the row, in their order; rows without are left out.
+    pub values: Vec<(usize, f64)>,
     /// Rows in which actions ended.
     pub acted_on: Vec<usize>,
 }
@@ -88,12 +88,8 @@ pub struct Heatmap {
 impl History {
     /// Draws what is asked for.
     pub fn heatmap(&self, drawn: &Drawn) -> Heatmap {
-        let stretches: Vec<(i64, i64, Bucket)> = self
-            .since(drawn.since_s)
-            .into_iter()
-            .map(|(begin, length, bucket)| (begin, length, drawn.part_of(bucket)))
-            .collect();
-        let mut axis = together(stretches.iter().map(|(_, _, bucket)| bucket.clone()).collect());
+        let stretches = self.since(drawn.since_s);
+        let mut axis = together(stretches.iter().map(|(_, _, bucket)| drawn.part_of(bucket)).collect());
         let mut rows_max = drawn.rows_max.clamp(1, ROWS_MAX);
         loop {
             axis.shrink(rows_max);
@@ -109,9 +105,10 @@ impl History {
     /// What was counted since `since_s` in each stretch and column family, its keys together.
     pub fn by_column_family(&self, drawn: &Drawn) -> Vec<Stretch> {
         let stretches = self.since(drawn.since_s).into_iter().map(|(begin_s, length_s, bucket)| {
-            let joined = drawn.part_of(bucket).cells.into_iter().filter_map(|(place, cells)| {
-                let cell = cells.into_iter().reduce(Cell::joined)?;
-                Some((place, cell))
+            let cells = bucket.cells.iter().filter(|(place, _)| drawn.wants(place));
+            let joined = cells.filter_map(|(place, cells)| {
+                let cell = cells.iter().cloned().reduce(Cell::joined)?;
+                Some((Arc::clone(place), cell))
             });
             let times = bucket.times.iter().filter(|(place, _)| drawn.wants(place));
             let times = times.map(|(place, times)| (Arc::clone(place), times.clone()));
@@ -127,7 +124,7 @@ impl History {
     pub fn in_range(&self, place: &Place, range: &KeyRange, since_s: i64) -> Vec<(i64, i64, Cell)> {
         let met = |bucket: &Bucket| {
             let cells = bucket.cells.get(place)?;
-            cells.get(overlapped(cells, range))?.iter().cloned().reduce(Cell::joined)
+            cells.get(overlapped(cells, 0, range))?.iter().cloned().reduce(Cell::joined)
         };
         let stretches = self.since(since_s).into_iter();
         stretches.filter_map(|(begin, length, bucket)| Some((begin, length, met(bucket)?))).collect()
@@ -164,7 +161,7 @@ fn together(mut buckets: Vec<Bucket>) -> Bucket {
         let mut rest = buckets.into_iter();
         while let Some(mut one) = rest.next() {
             if let Some(two) = rest.next() {
-                one.merge(&two);
+                one.merge(two);
             }
             merged.push(one);
         }
@@ -173,7 +170,8 @@ fn together(mut buckets: Vec<Bucket>) -> Bucket {
     buckets.pop().unwrap_or_default()
 }
 
-fn draw(axis: &Bucket, stretches: &[(i64, i64, Bucket)], drawn: &Drawn) -> Heatmap {
+/// Of each stretch the cells whose column families have rows.
+fn draw(axis: &Bucket, stretches: &[(i64, i64, &Arc<Bucket>)], drawn: &Drawn) -> Heatmap {
     let mut rows = Vec::with_capacity(axis.len());
     let mut numbers: BTreeMap<&Arc<Place>, (usize, &[Cell])> = BTreeMap::new();
     for (place, cells) in &axis.cells {
@@ -184,8 +182,11 @@ fn draw(axis: &Bucket, stretches: &[(i64, i64, Bucket)], drawn: &Drawn) -> Heatm
         let mut column = Column { begin_s: *begin_s, length_s: *length_s, ..Column::default() };
         for (place, cells) in &bucket.cells {
             let Some((first, axis)) = numbers.get(place) else { continue };
+            let mut passed = 0;
             for cell in cells {
-                column.take(cell, overlapped(axis, &cell.range), *first, drawn);
+                let rows = overlapped(axis, passed, &cell.range);
+                passed = rows.start;
+                column.take(cell, rows, *first, drawn);
             }
         }
         column.acted_on.dedup();
@@ -195,30 +196,47 @@ fn draw(axis: &Bucket, stretches: &[(i64, i64, Bucket)], drawn: &Drawn) -> Heatm
 }
 
 impl Column {
-    /// A cell that reaches over several rows is shared between them.
+    /// A cell that reaches over several rows is shared between them. Cells come in the order of their rows.
     fn take(&mut self, cell: &Cell, rows: Range<usize>, first: usize, drawn: &Drawn) {
         let value = drawn.value(cell) / rows.len().max(1) as f64;
-        for row in rows {
+        let acted_on = cell.sums.get(Metric::Actions) > 0.0;
+        for row in rows.map(|row| first + row) {
             if value > 0.0 {
-                let known = self.values.entry(first + row).or_insert(0.0);
-                *known = match drawn.statistic {
-                    Statistic::Max => known.max(value),
-                    Statistic::Sum => *known + value,
-                };
+                self.add(row, value, drawn.statistic);
             }
-            if cell.sums.get(Metric::Actions) > 0.0 {
-                self.acted_on.push(first + row);
+            if acted_on {
+                self.acted_on.push(row);
             }
+        }
+    }
+
+    fn add(&mut self, row: usize, value: f64, statistic: Statistic) {
+        match self.values.last_mut().filter(|last| last.0 == row) {
+            Some((_, known)) if statistic == Statistic::Max => *known = known.max(value),
+            Some((_, known)) => *known += value,
+            None => self.values.push((row, value)),
         }
     }
 }
 
-/// Which of the cells, which are in order, a range overlaps.
-fn overlapped(cells: &[Cell], range: &KeyRange) -> Range<usize> {
+/// Which of the cells, which are in order, a range overlaps; none of the first `passed` does.
+fn overlapped(cells: &[Cell], passed: usize, range: &KeyRange) -> Range<usize> {
     let is_before = |cell: &Cell| cell.range.end.as_ref().is_some_and(|end| *end <= range.begin);
-    let first = cells.partition_point(is_before);
-    let behind = cells.partition_point(|cell| range.end.as_ref().is_none_or(|end| cell.range.begin < *end));
-    first..behind.max(first)
+    let first = first_without(cells, passed, is_before);
+    let begins_inside = |cell: &Cell| range.end.as_ref().is_none_or(|end| cell.range.begin < *end);
+    first..first_without(cells, first, begins_inside)
+}
+
+/// Where the cells from `first` on, of which those that `has` holds for come first, have it no longer. The
+/// place is near in most cases, so it is looked for in steps that double.
+fn first_without(cells: &[Cell], first: usize, has: impl Fn(&Cell) -> bool) -> usize {
+    let (mut known, mut step) = (first, 1);
+    while cells.get(known + step - 1).is_some_and(&has) {
+        known += step;
+        step *= 2;
+    }
+    let rest = cells.get(known..cells.len().min(known + step - 1)).unwrap_or_default();
+    known + rest.partition_point(has)
 }
 
 #[cfg(test)]
@@ -247,7 +265,7 @@ mod tests {
         let heatmap = history.heatmap(&drawn);
         assert_eq!(heatmap.rows.len(), 2);
         let values: Vec<Vec<(usize, f64)>> =
-            heatmap.columns.iter().map(|column| column.values.clone().into_iter().collect()).collect();
+            heatmap.columns.iter().map(|column| column.values.clone()).collect();
         assert_eq!(values, [vec![(0, 8.0), (1, 1.0)], vec![(0, 2.0), (1, 1.0)], vec![(1, 1.0)]]);
         let late = history.heatmap(&Drawn { since_s: 700, ..drawn.clone() });
         assert_eq!(late.columns.iter().map(|column| column.begin_s).collect::<Vec<_>>(), [660, 720]);
@@ -301,10 +319,10 @@ mod tests {
             let stretches = history.since(0);
             prop_assert_eq!(heatmap.columns.len(), stretches.len());
             for ((_, _, bucket), column) in stretches.iter().zip(&heatmap.columns) {
-                let sum: f64 = column.values.values().sum();
+                let sum: f64 = column.values.iter().map(|(_, value)| value).sum();
                 let expected = bucket.total().get(Metric::TombstonesSkipped);
                 prop_assert!((sum - expected).abs() <= 1e-6 * expected.max(1.0), "{} of {}", sum, expected);
-                prop_assert!(column.values.keys().all(|row| *row < heatmap.rows.len()));
+                prop_assert!(column.values.iter().all(|(row, _)| *row < heatmap.rows.len()));
             }
             let apart = heatmap.rows.windows(2).all(|two| match two {
                 [one, two] if one.place == two.place => {

@@ -52,7 +52,7 @@ impl History {
             let [finest, ..] = &mut self.layers;
             let [layer, ..] = LAYERS;
             let begin = aligned(now_s, layer.width_s);
-            Arc::make_mut(finest.entry(begin).or_default()).merge(counted);
+            Arc::make_mut(finest.entry(begin).or_default()).merge(counted.clone());
         }
         self.age(now_s);
     }
@@ -68,7 +68,7 @@ impl History {
         let Some(buckets) = self.layers.get_mut(layer).filter(|_| !is_known && !stored.is_empty()) else {
             return;
         };
-        Arc::make_mut(buckets.entry(begin_s).or_default()).merge(stored);
+        Arc::make_mut(buckets.entry(begin_s).or_default()).merge(stored.clone());
         self.keep_within_limit();
     }
 
@@ -129,7 +129,7 @@ impl History {
                 for old in group {
                     let bucket = self.layers.get_mut(number).and_then(|buckets| buckets.remove(&old));
                     let Some((bucket, wider)) = bucket.zip(self.layers.get_mut(number + 1)) else { continue };
-                    Arc::make_mut(wider.entry(begin).or_default()).merge(&bucket);
+                    Arc::make_mut(wider.entry(begin).or_default()).merge(Arc::unwrap_or_clone(bucket));
                 }
             }
         }

@@ -16,14 +16,26 @@ pub(super) fn check(text: &str) -> Result<(), serde_yaml::Error> {
     Walk { to: None }.deserialize(serde_yaml::Deserializer::from_str(text))
 }
 
+/// Line of the value at `path`; `None` where the text has no such value.
+pub(super) fn line_of(text: &str, path: &str) -> Option<usize> {
+    let steps = steps(path);
+    let walk = Walk { to: Some(&steps) };
+    Some(walk.deserialize(serde_yaml::Deserializer::from_str(text)).err()?.location()?.line())
+}
+
 /// Place of the value at `path`, such as `targets[0].match`, or of the nearest value above it that the text
 /// has.
 pub(super) fn locate(text: &str, path: &str) -> Option<serde_yaml::Location> {
-    let steps: Vec<&str> = path.split(['.', '[']).map(|step| step.trim_end_matches(']')).collect();
+    let steps = steps(path);
     (0..=steps.len()).rev().find_map(|length| {
         let walk = Walk { to: steps.get(..length) };
         walk.deserialize(serde_yaml::Deserializer::from_str(text)).err()?.location()
     })
+}
+
+/// The keys and indexes of a path.
+fn steps(path: &str) -> Vec<&str> {
+    path.split(['.', '[']).map(|step| step.trim_end_matches(']')).collect()
 }
 
 /// Reads any value; refuses the one at the end of the path `to`, which is how the parser tells where it
@@ -150,6 +162,14 @@ mod tests {
         assert_eq!(place(text, "b[0].x.y"), Some((3, 13)));
         assert_eq!(place(text, "b[1].x.y[1]"), Some((4, 17)));
         assert_eq!(place(text, "b[1].x.z"), Some((4, 24)));
+    }
+
+    #[test]
+    fn a_line_is_that_of_the_value_itself() {
+        let text = "a: 1\nb:\n  - x: { y: 2 }\n    z:\n      - 3\n";
+        let lines =
+            ["a", "b[0].x.y", "b[0].z[0]", "b[0].x.none", "b[1]", "none"].map(|path| line_of(text, path));
+        assert_eq!(lines, [Some(1), Some(3), Some(5), None, None, None]);
     }
 
     #[test]

@@ -13,8 +13,7 @@ use clap::Parser;
 use clients::{Answer, Client};
 use sexton_tests::agent::{self, Agent};
 use sexton_tests::machine;
-use sexton_tests::workload::{Start, Workload};
-use std::process::Stdio;
+use sexton_tests::workload::Workload;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -77,18 +76,7 @@ fn main() -> Result<()> {
     let intervals = made.cells();
     history::store(&state, &made)?;
     drop(made);
-    let mut workload = Workload::start_with(
-        Start {
-            directory: &directory.path().join("db"),
-            keys: 100_000,
-            seconds: 3_600,
-            preload: None,
-            stderr: Stdio::inherit(),
-        },
-        &["--disable-auto-compactions", "--write-buffer-bytes=4194304"],
-        &[],
-    )?;
-    workload.second(LIMIT)?;
+    let workload = Workload::hurting(&directory.path().join("db"))?;
     let pid = workload.process.pid();
     let policy = format!("mode: advise\ntargets: [{{ name: queue, match: {{ pid: {pid} }} }}]\n");
     let mut agent = Agent::start(directory.path(), &policy)?;
