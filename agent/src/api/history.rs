@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sexton_tuner::history::{Drawn, Metric, ROWS_MAX, Statistic};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// How far back a query may look: from the shortest stretch to all that is kept.
 const SPAN_SECONDS: RangeInclusive<u64> = 60..=3_024_000;
@@ -110,8 +111,8 @@ fn since(span_seconds: u64, help: &'static str) -> Result<i64, Problem> {
     Ok(since - since.rem_euclid(60))
 }
 
-/// Weeks take tens of milliseconds: other answers do not wait for that, and who asks for the same waits for
-/// the first to have it.
+/// Weeks take tens of milliseconds: other answers do not wait for that, and who asks for the same has the
+/// picture before, or waits for the first to have it.
 async fn drawn_once<T: Serialize + 'static>(
     shared: Shared,
     picture: Picture,
@@ -120,15 +121,30 @@ async fn drawn_once<T: Serialize + 'static>(
 ) -> Result<Encoded, Problem> {
     let snapshot = shared.snapshot();
     let place = shared.drawings.place((picture, drawn.clone()), &snapshot.history);
-    let encoded = place.get_or_try_init(|| async {
+    if let Some(encoded) = place.encoded.get() {
+        return Ok(encoded.clone());
+    }
+    let encoded = Arc::clone(&place.encoded);
+    let drawing = async move {
         let encode = move || Encoded::of(&draw(&snapshot.history, &drawn));
-        match tokio::task::spawn_blocking(encode).await {
-            Ok(Ok(encoded)) => Ok(encoded),
-            Ok(Err(error)) => Err(not_drawn(&error)),
-            Err(error) => Err(not_drawn(&error)),
+        let encoded = encoded.get_or_try_init(|| async {
+            match tokio::task::spawn_blocking(encode).await {
+                Ok(Ok(encoded)) => Ok(encoded),
+                Ok(Err(error)) => Err(not_drawn(&error)),
+                Err(error) => Err(not_drawn(&error)),
+            }
+        });
+        encoded.await.cloned()
+    };
+    match place.former() {
+        None => drawing.await,
+        Some(former) => {
+            if place.begin() {
+                tokio::spawn(drawing);
+            }
+            Ok(former.clone())
         }
-    });
-    encoded.await.cloned()
+    }
 }
 
 fn not_drawn(error: &dyn std::error::Error) -> Problem {

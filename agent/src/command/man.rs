@@ -145,7 +145,7 @@ mod tests {
         let names = names(folder.path());
         let mut whole = command_line();
         whole.build();
-        assert_eq!(names.iter().filter(|name| name.starts_with("sexton-policy")).count(), 3, "{names:?}");
+        assert_eq!(names.iter().filter(|name| name.starts_with("sexton-policy")).count(), 4, "{names:?}");
         for subcommand in whole.get_subcommands().filter(|known| known.get_name() != "help") {
             let name = format!("sexton-{}.1", subcommand.get_name());
             assert_eq!(names.contains(&name), !subcommand.is_hide_set(), "{name}");

@@ -159,6 +159,11 @@ impl Shown {
         self.keys == other.keys && self.history.changed_since(&other.history).next().is_none()
     }
 
+    /// Whether both show keys in the same way.
+    pub fn shows_keys_alike(&self, other: &Shown) -> bool {
+        self.keys == other.keys
+    }
+
     /// The same with redacted keys.
     pub fn redacted(&self) -> Shown {
         Shown { keys: KeyDisplay::Redacted, ..self.clone() }

@@ -68,8 +68,8 @@ pub(super) fn after(one: Vec<Cell>, two: Vec<Cell>) -> Vec<Cell> {
     overlay(one, two, Amounts::at_least)
 }
 
-/// Cells in the order of keys that do not overlap, cut where one of either list begins or ends. Both lists are
-/// such cells already, so one walk along both is enough.
+/// Cells in the order of keys that do not overlap, cut where one of either list begins or ends. Both lists
+/// are such cells already, so one walk along both is enough.
 fn overlay(one: Vec<Cell>, two: Vec<Cell>, peaks: fn(Amounts, Amounts) -> Amounts) -> Vec<Cell> {
     if one.is_empty() || two.is_empty() {
         return if one.is_empty() { two } else { one };

@@ -1,6 +1,7 @@
 //! The history as a picture: intervals of keys by stretches of time.
 
 use super::amounts::Metric;
+use super::axis::axis;
 use super::bucket::{Bucket, Place};
 use super::cell::Cell;
 use super::layers::History;
@@ -89,7 +90,7 @@ impl History {
     /// Draws what is asked for.
     pub fn heatmap(&self, drawn: &Drawn) -> Heatmap {
         let stretches = self.since(drawn.since_s);
-        let mut axis = together(stretches.iter().map(|(_, _, bucket)| drawn.part_of(bucket)).collect());
+        let mut axis = axis(stretches.iter().map(|(_, _, bucket)| *bucket), |place| drawn.wants(place));
         let mut rows_max = drawn.rows_max.clamp(1, ROWS_MAX);
         loop {
             axis.shrink(rows_max);
@@ -139,35 +140,12 @@ impl Drawn {
             && is(&self.column_family, &place.column_family)
     }
 
-    /// Its cells that are wanted.
-    fn part_of(&self, bucket: &Bucket) -> Bucket {
-        let wanted = bucket.cells.iter().filter(|(place, _)| self.wants(place));
-        let cells = wanted.map(|(place, cells)| (Arc::clone(place), cells.clone())).collect();
-        Bucket { cells, ..Bucket::default() }
-    }
-
     fn value(&self, cell: &Cell) -> f64 {
         match self.statistic {
             Statistic::Max => cell.peaks.get(self.metric),
             Statistic::Sum => cell.sums.get(self.metric),
         }
     }
-}
-
-/// All of them as one, two by two: a long list is not gone through for each of its members.
-fn together(mut buckets: Vec<Bucket>) -> Bucket {
-    while buckets.len() > 1 {
-        let mut merged = Vec::with_capacity(buckets.len().div_ceil(2));
-        let mut rest = buckets.into_iter();
-        while let Some(mut one) = rest.next() {
-            if let Some(two) = rest.next() {
-                one.merge(two);
-            }
-            merged.push(one);
-        }
-        buckets = merged;
-    }
-    buckets.pop().unwrap_or_default()
 }
 
 /// Of each stretch the cells whose column families have rows.

@@ -8,6 +8,7 @@
 //! not known here.
 
 mod amounts;
+mod axis;
 mod bucket;
 mod cell;
 mod heatmap;

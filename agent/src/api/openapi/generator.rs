@@ -303,5 +303,6 @@ fn the_document_is_up_to_date() {
         std::fs::write(&path, &document).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(committed, document, "run this test with BLESS=1 and commit {}", path.display());
+    // Not both of them: each has thousands of lines.
+    assert!(committed == document, "run this test with BLESS=1 and commit {}", path.display());
 }
