@@ -11,10 +11,12 @@ use std::sync::atomic::AtomicBool;
 
 fn main() -> ExitCode {
     let arguments = sexton::command::parse();
-    // What deals with foreign files must not start a thread or open a file before it is confined.
+    // What deals with foreign files and connections must not start a thread or open a file before it is
+    // confined.
     match &arguments.command {
         Command::ReadSst(arguments) => return sexton_sst::child::main(arguments),
         Command::AskLibrary(arguments) => return sexton_inspect::library_child::main(&arguments.library),
+        Command::Listen => return sexton::api::listener::main(),
         _ => {}
     }
     sexton::log::start(default_log(&arguments.command));
@@ -39,7 +41,7 @@ fn main() -> ExitCode {
         Command::Completions(arguments) => completions::run(arguments),
         Command::Man(arguments) => man::run(arguments),
         Command::KeepPerfLevel(arguments) => return sexton_execute::perf_level::child::main(*arguments),
-        Command::ReadSst(_) | Command::AskLibrary(_) => return ExitCode::FAILURE,
+        Command::ReadSst(_) | Command::AskLibrary(_) | Command::Listen => return ExitCode::FAILURE,
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -18,8 +18,12 @@ use std::process::ExitCode;
 const LIBRARY_BYTES_MAX: u64 = 1 << 30;
 /// What it may use: memory for the library twice, what it links to, and a heap; the files of a library and of
 /// what it links to.
-const LIMITS: Limits =
-    Limits { processor_time_seconds: 3, address_space_bytes: 4 << 30, open_files: 64, has_children: false };
+const LIMITS: Limits = Limits {
+    processor_time_seconds: Some(3),
+    address_space_bytes: 4 << 30,
+    open_files: 64,
+    has_children: false,
+};
 /// Where the system's libraries are, which the library links to, and where the dynamic linker looks them up.
 const LIBRARY_PLACES: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache"];
 

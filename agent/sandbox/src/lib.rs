@@ -3,8 +3,8 @@
 //! Several fences, because none is everywhere: capabilities, resource limits and the filter of system calls
 //! always hold, Landlock where the kernel has it (5.13 and later, unless booted without), another user and
 //! leaving the network where the process may. Who needs which is said by [`Sandbox`]: the child that reads a
-//! database, the child that loads a library, the keeper of a perf level. Commands of the policy only give up
-//! their privileges ([`give_up_privileges`]).
+//! database, the child that loads a library, the listener, the keeper of a perf level. Commands of the policy
+//! only give up their privileges ([`give_up_privileges`]).
 
 mod files;
 pub mod rooted;
@@ -37,6 +37,8 @@ pub struct Sandbox<'a> {
     pub files: Option<Files<'a>>,
     /// What it still does; `None`: any system call.
     pub work: Option<Work>,
+    /// Whether it has what no other process of its user may read in its memory.
+    pub has_secrets: bool,
 }
 
 /// Whose a process is.
@@ -55,7 +57,8 @@ pub enum User {
 /// What a process may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    pub processor_time_seconds: u64,
+    /// `None`: as much as the agent has left it.
+    pub processor_time_seconds: Option<u64>,
     pub address_space_bytes: u64,
     pub open_files: u64,
     /// Whether it can start another process or thread, as nobody.
@@ -83,6 +86,7 @@ impl Default for Sandbox<'_> {
             user: User::Same,
             files: None,
             work: None,
+            has_secrets: false,
         }
     }
 }
@@ -97,6 +101,7 @@ impl Sandbox<'_> {
         if let Some(limits) = &self.limits {
             limits.impose().map_err(at("setrlimit"))?;
         }
+        bound(self.capabilities);
         self.user.become_it().map_err(at("it is not possible to become nobody"))?;
         give_up_privileges(self.capabilities).map_err(at("its capabilities"))?;
         if self.user != User::Same {
@@ -108,6 +113,10 @@ impl Sandbox<'_> {
             if rustix::process::getppid() != parent {
                 return Err(at("its parent")("it has ended"));
             }
+        }
+        if self.has_secrets {
+            rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+                .map_err(at("PR_SET_DUMPABLE"))?;
         }
         self.files.map_or(Ok(()), |files| files.allow_nothing_else().map_err(at("landlock")))?;
         self.work.map_or(Ok(()), |work| work.allow_nothing_else().map_err(at("seccomp")))
@@ -123,7 +132,7 @@ impl Limits {
         let maxima = [
             (Resource::Fsize, Some(0)),
             (Resource::Core, Some(0)),
-            (Resource::Cpu, Some(self.processor_time_seconds)),
+            (Resource::Cpu, self.processor_time_seconds),
             (Resource::As, Some(self.address_space_bytes)),
             (Resource::Nofile, Some(self.open_files)),
             (Resource::Nproc, (!self.has_children).then_some(0)),
@@ -133,6 +142,16 @@ impl Limits {
             rustix::process::setrlimit(resource, Rlimit { current: Some(maximum), maximum: Some(maximum) })
         })
     }
+}
+
+/// Programs that this process starts get their standard input, output and error, and none of its other
+/// descriptors, whoever has opened them. Before Linux 5.11 this does nothing: those that the process opens
+/// itself are kept from them in any case.
+pub fn keep_descriptors() {
+    let first = libc::STDERR_FILENO.unsigned_abs() + 1;
+    // SAFETY: the call marks descriptors and closes none.
+    let _ =
+        unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }
 
 /// The calling process ends with the agent, however that ends.
@@ -146,13 +165,18 @@ pub fn end_with_parent() -> Result<(), SandboxError> {
 pub fn give_up_privileges(kept: CapabilitySet) -> io::Result<()> {
     rustix::thread::clear_ambient_capability_set()?;
     rustix::thread::set_no_new_privs(true)?;
-    // Needs CAP_SETPCAP, which not every agent has; what stays in the bounding set cannot be gained.
-    for capability in CapabilitySet::all().difference(kept).iter() {
-        let _ = rustix::thread::remove_capability_from_bounding_set(capability);
-    }
+    bound(kept);
     let kept = rustix::thread::capabilities(None)?.permitted & kept;
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     Ok(rustix::thread::set_capabilities(None, sets)?)
+}
+
+/// Takes all but these from the bounding set. Needs CAP_SETPCAP, which not every agent has, and which is not
+/// at work any more where another user has taken over; what stays cannot be gained.
+fn bound(kept: CapabilitySet) {
+    for capability in CapabilitySet::all().difference(kept).iter() {
+        let _ = rustix::thread::remove_capability_from_bounding_set(capability);
+    }
 }
 
 impl User {

@@ -16,6 +16,9 @@ pub enum Work {
     ReadsFiles,
     /// Loads code and runs it, on one thread, and writes to what is open.
     RunsCode,
+    /// Accepts connections on sockets that listen already, and speaks on them and on pairs of sockets, on one
+    /// thread: no file is opened, no address bound or connected to.
+    Serves,
 }
 
 /// When a call is let through.
@@ -32,7 +35,7 @@ enum When {
 
 use When::{Always, Has, Is, Lacks};
 
-/// Whatever a process does that reads, computes and ends.
+/// Whatever a process does that reads what is open, computes and ends.
 const COMMON: &[(c_long, When)] = &[
     (libc::SYS_read, Always),
     (libc::SYS_readv, Always),
@@ -42,23 +45,8 @@ const COMMON: &[(c_long, When)] = &[
     (libc::SYS_writev, Always),
     (libc::SYS_close, Always),
     (libc::SYS_lseek, Always),
-    (libc::SYS_open, Lacks(1, WRITING)),
-    (libc::SYS_openat, Lacks(2, WRITING)),
-    (libc::SYS_stat, Always),
-    (libc::SYS_lstat, Always),
     (libc::SYS_fstat, Always),
-    (libc::SYS_newfstatat, Always),
-    (libc::SYS_statx, Always),
-    (libc::SYS_statfs, Always),
     (libc::SYS_fstatfs, Always),
-    (libc::SYS_access, Always),
-    (libc::SYS_faccessat, Always),
-    (libc::SYS_readlink, Always),
-    (libc::SYS_readlinkat, Always),
-    (libc::SYS_getdents64, Always),
-    (libc::SYS_getcwd, Always),
-    (libc::SYS_fadvise64, Always),
-    (libc::SYS_readahead, Always),
     (libc::SYS_fcntl, Always),
     (libc::SYS_dup, Always),
     (libc::SYS_poll, Always),
@@ -103,12 +91,33 @@ const COMMON: &[(c_long, When)] = &[
     (libc::SYS_prlimit64, Is(2, 0)),
 ];
 
-/// Memory that is not executed, and threads.
-const READS_FILES: &[(c_long, When)] = &[
+/// Opening files for reading, and looking at them.
+const FILES: &[(c_long, When)] = &[
+    (libc::SYS_open, Lacks(1, WRITING)),
+    (libc::SYS_openat, Lacks(2, WRITING)),
+    (libc::SYS_stat, Always),
+    (libc::SYS_lstat, Always),
+    (libc::SYS_newfstatat, Always),
+    (libc::SYS_statx, Always),
+    (libc::SYS_statfs, Always),
+    (libc::SYS_access, Always),
+    (libc::SYS_faccessat, Always),
+    (libc::SYS_readlink, Always),
+    (libc::SYS_readlinkat, Always),
+    (libc::SYS_getdents64, Always),
+    (libc::SYS_getcwd, Always),
+    (libc::SYS_fadvise64, Always),
+    (libc::SYS_readahead, Always),
+];
+
+/// Memory that is not executed.
+const DATA: &[(c_long, When)] = &[
     (libc::SYS_mmap, Lacks(2, libc::PROT_EXEC as u32)),
     (libc::SYS_mprotect, Lacks(2, libc::PROT_EXEC as u32)),
-    (libc::SYS_clone, Has(0, libc::CLONE_THREAD as u32)),
 ];
+
+/// Threads.
+const READS_FILES: &[(c_long, When)] = &[(libc::SYS_clone, Has(0, libc::CLONE_THREAD as u32))];
 
 /// Memory that is executed.
 const RUNS_CODE: &[(c_long, When)] = &[
@@ -116,6 +125,25 @@ const RUNS_CODE: &[(c_long, When)] = &[
     (libc::SYS_mprotect, Always),
     // Set by constructors of libraries.
     (libc::SYS_arch_prctl, Always),
+];
+
+/// Sockets that are there, or come in pairs, and waiting for them. A runtime wakes itself by an event.
+const SERVES: &[(c_long, When)] = &[
+    (libc::SYS_accept4, Always),
+    (libc::SYS_recvfrom, Always),
+    (libc::SYS_recvmsg, Always),
+    (libc::SYS_sendto, Always),
+    (libc::SYS_sendmsg, Always),
+    (libc::SYS_shutdown, Always),
+    (libc::SYS_getsockname, Always),
+    (libc::SYS_getpeername, Always),
+    (libc::SYS_getsockopt, Always),
+    (libc::SYS_socketpair, Is(0, libc::AF_UNIX as u32)),
+    (libc::SYS_epoll_create1, Always),
+    (libc::SYS_epoll_ctl, Always),
+    (libc::SYS_epoll_wait, Always),
+    (libc::SYS_epoll_pwait, Always),
+    (libc::SYS_eventfd2, Always),
 ];
 
 /// Flags of `open` that change something.
@@ -161,8 +189,9 @@ impl Work {
 
     fn filter(self) -> Vec<sock_filter> {
         let own = match self {
-            Work::ReadsFiles => READS_FILES,
-            Work::RunsCode => RUNS_CODE,
+            Work::ReadsFiles => [FILES, DATA, READS_FILES],
+            Work::RunsCode => [FILES, RUNS_CODE, &[]],
+            Work::Serves => [DATA, SERVES, &[]],
         };
         let mut filter = vec![
             statement(LOAD, ARCHITECTURE_AT),
@@ -172,7 +201,7 @@ impl Work {
             jump(IF_AT_LEAST, X32, 0, 1),
             statement(RETURN, KILL),
         ];
-        for (number, when) in COMMON.iter().chain(own) {
+        for (number, when) in COMMON.iter().chain(own.into_iter().flatten()) {
             let rule = rule(*when);
             filter.push(jump(IF_EQUAL, *number as u32, 0, rule.len() as u8));
             filter.extend(rule);

@@ -1,6 +1,7 @@
 //! Why the API cannot be served.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use thiserror::Error;
 
 /// Why the API cannot be served; [`ApiError::remedy`] says what to do.
@@ -16,6 +17,8 @@ pub enum ApiError {
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("cannot serve on the listener that was handed over: {source}")]
     Listener { source: std::io::Error },
+    #[error("cannot listen at {path}: {source}")]
+    Control { path: PathBuf, source: std::io::Error },
     #[error("cannot serve over TLS: {reason}")]
     Keyring { reason: String },
 }
@@ -32,6 +35,9 @@ impl ApiError {
             }
             ApiError::Listen { .. } => "choose another address or port with --listen",
             ApiError::Listener { .. } => "hand over a bound TCP socket",
+            ApiError::Control { .. } => {
+                "see whether another sexton listens there (`ss -lxp`), or choose another file with --control"
+            }
             ApiError::Keyring { .. } => {
                 "certificate and key are PEM; key and access file belong to root or the agent's user, mode 600; a line of the \
                  access file is NAME SCOPES PROOF"

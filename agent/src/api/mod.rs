@@ -6,20 +6,30 @@
 //! is asked on a unix socket, whose other end is known (see [`control`]), or over TLS by whom the access file
 //! lets (see [`remote`]).
 //!
+//!
+//! Connections are accepted, and TLS and HTTP spoken, by a process without rights (see [`listener`]), which
+//! asks for each request what to answer. Here nothing listens, and nothing foreign is parsed but what the
+//! listener sends (see [`pair`]).
+//!
 //! Invariant: nothing outside this module knows HTTP.
 
 mod answers;
-mod connection;
+mod attend;
+mod child;
 mod control;
 mod dashboard;
 mod drawings;
 mod entity_tag;
 mod error;
 mod event_stream;
+mod gate;
 mod guard;
 mod history;
+pub mod listener;
 pub mod metrics;
 mod openapi;
+mod pair;
+mod place;
 mod policy_check;
 mod problem;
 mod ranges;
@@ -30,72 +40,82 @@ mod shared;
 
 pub use control::bind_control;
 pub use error::ApiError;
-pub use remote::{Keyring, KeyringFiles, serve_remote};
+pub use place::{Place, bind};
+pub use remote::{Keyring, KeyringFiles};
 
 use crate::snapshot::{Command, Snapshot};
-use connection::Control;
+use attend::Attendant;
+use child::Running;
+use gate::Gate;
 use routes::Access;
 use shared::Shared;
 use std::future::Future;
-use std::net::{SocketAddr, TcpListener};
+use std::io;
+use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
-/// Listens on `address`, which must be a loopback address; port 0 lets the system choose.
-/// Errors: [`ApiError`], when the address is not loopback or cannot be listened on.
-pub fn bind(address: SocketAddr) -> Result<TcpListener, ApiError> {
-    refuse_unless_loopback(address)?;
-    bind_any(address)
+/// Where the API is served.
+pub struct Serving {
+    /// For reading, to whoever is on this node.
+    pub reading: Place,
+    /// The unix socket for changes: its file, and the socket where it could be had; `None`: there is none.
+    pub control: Option<(PathBuf, Option<UnixListener>)>,
+    /// Over TLS; `None`: nobody elsewhere may ask.
+    pub remote: Option<(SocketAddr, Arc<Keyring>)>,
 }
 
-/// Listens on any address: for [`serve_remote`] only.
-/// Errors: [`ApiError`], when it cannot be listened on.
-pub fn bind_any(address: SocketAddr) -> Result<TcpListener, ApiError> {
-    TcpListener::bind(address).map_err(|source| match source.kind() {
-        std::io::ErrorKind::AddrInUse => ApiError::PortInUse { address },
-        _ => ApiError::Listen { address, source },
-    })
-}
-
-fn refuse_unless_loopback(address: SocketAddr) -> Result<(), ApiError> {
-    match address.ip().to_canonical().is_loopback() {
-        true => Ok(()),
-        false => Err(ApiError::NotLoopback { address }),
-    }
-}
-
-/// Serves the whole API, with what changes something, to those who may ask for it. As [`serve`].
-pub async fn serve_control(
-    listener: UnixListener,
-    snapshots: watch::Receiver<Arc<Snapshot>>,
-    commands: mpsc::Sender<Command>,
-    shutdown: impl Future<Output = ()> + Send,
-) -> Result<(), ApiError> {
-    let unusable = |source| ApiError::Listener { source };
-    let listener = tokio::net::UnixListener::from_std(listener).map_err(unusable)?;
-    let router = routes::router(Shared::new(snapshots, commands), Access::Everything);
-    let establish = move |stream| std::future::ready(Some((stream, router.clone())));
-    connection::accept_until(Control(listener), establish, shutdown).await;
-    Ok(())
-}
-
-/// Serves what can be read of the API on `listener` until `shutdown` is ready, then lets requests under way
-/// finish. Must be called within a Tokio runtime with time and I/O enabled.
-/// Errors: [`ApiError::NotLoopback`] and [`ApiError::Listener`], before anything is served.
+/// Serves the API until `shutdown` is ready, then lets requests under way finish. The listener is a process
+/// of its own, which ends with the calling thread; what cannot be listened at yet is tried again. Must be
+/// called within a Tokio runtime with time and I/O enabled.
 pub async fn serve(
-    listener: TcpListener,
+    serving: Serving,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     commands: mpsc::Sender<Command>,
-    shutdown: impl Future<Output = ()> + Send,
-) -> Result<(), ApiError> {
-    let unusable = |source| ApiError::Listener { source };
-    refuse_unless_loopback(listener.local_addr().map_err(unusable)?)?;
-    let listener = connection::tcp(listener)?;
-    let router = routes::router(Shared::new(snapshots, commands), Access::Reading);
-    let establish = move |stream| std::future::ready(Some((stream, router.clone())));
-    connection::accept_until(listener, establish, shutdown).await;
-    Ok(())
+    shutdown: impl Future<Output = ()>,
+) {
+    serve_by(child::start, serving, snapshots, commands, shutdown).await;
+}
+
+/// As [`serve`], with another way to a listener.
+async fn serve_by(
+    start: impl Fn() -> io::Result<Running>,
+    serving: Serving,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    commands: mpsc::Sender<Command>,
+    shutdown: impl Future<Output = ()>,
+) {
+    let Serving { reading, control, remote } = serving;
+    let local = |access| routes::router(Shared::new(snapshots.clone(), commands.clone()), access);
+    let mut gate = Gate { reading: local(Access::Reading), control: None, remote: None };
+    let mut places = vec![reading];
+    if let Some((path, bound)) = control {
+        gate.control = Some((local(Access::Everything), path.clone()));
+        places.push(Place::control(path, bound));
+    }
+    let mut upkeep = None;
+    let keyring = remote.map(|(address, keyring)| {
+        let (router, future) = remote::served(Arc::clone(&keyring), snapshots.clone(), &commands);
+        gate.remote = Some(router);
+        places.push(Place::remote(address));
+        upkeep = Some(future);
+        keyring
+    });
+    let attendant = Attendant { places, gate: Arc::new(gate), keyring, start };
+    let upkeep = async {
+        match upkeep {
+            Some(upkeep) => upkeep.await,
+            None => std::future::pending().await,
+        }
+    };
+    let shutdown = pin!(shutdown);
+    tokio::select! {
+        () = attendant.attend(shutdown) => {}
+        () = upkeep => {}
+    }
 }
 
 #[cfg(test)]

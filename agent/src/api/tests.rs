@@ -2,12 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+use super::pair::socket;
 use super::*;
 use crate::snapshot::{ActionView, COMMANDS_QUEUED_MAX, PlanStepView, RangeView, TargetView};
 use serde_json::{Value, json};
 use sexton_journal::{ActionCounts, Event, EventKind};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ struct Server {
     snapshots: Option<watch::Sender<Arc<Snapshot>>>,
     commands: Option<mpsc::Receiver<Command>>,
     stop: Option<oneshot::Sender<()>>,
-    task: Option<tokio::task::JoinHandle<Result<(), ApiError>>>,
+    task: Option<tokio::task::JoinHandle<()>>,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -48,6 +49,18 @@ impl Answer {
     }
 }
 
+/// A way to a listener that is no process of its own, and that gives up no right.
+pub fn in_process(
+    runtime: &tokio::runtime::Runtime,
+) -> impl Fn() -> io::Result<Running> + Send + Sync + 'static {
+    let handle = runtime.handle().clone();
+    move || {
+        let (ours, theirs) = socket::pair()?;
+        handle.spawn(listener::listen(theirs));
+        Running::new(ours, None)
+    }
+}
+
 impl Server {
     fn start(snapshot: Snapshot) -> Server {
         let runtime =
@@ -59,9 +72,10 @@ impl Server {
         let (stop, stopped) = oneshot::channel::<()>();
         let directory = tempfile::tempdir().unwrap();
         let control = directory.path().join("control.sock");
-        let listening = bind_control(&control).unwrap();
-        runtime.spawn(serve_control(listening, receiver.clone(), sender.clone(), std::future::pending()));
-        let task = runtime.spawn(serve(listener, receiver, sender, async {
+        let reading = Place::reading(address, Some(listener));
+        let bound = bind_control(&control).unwrap();
+        let serving = Serving { reading, control: Some((control.clone(), Some(bound))), remote: None };
+        let task = runtime.spawn(serve_by(in_process(&runtime), serving, receiver, sender, async {
             let _ = stopped.await;
         }));
         let (snapshots, commands, stop, task) = (Some(snapshots), Some(commands), Some(stop), Some(task));
@@ -347,11 +361,8 @@ fn only_loopback_addresses_are_listened_on() {
     assert!(!error.to_string().contains('\n'));
 
     let open = TcpListener::bind("0.0.0.0:0").unwrap();
-    let (_snapshots, receiver) = watch::channel(Arc::default());
-    let (commands, _receiver) = mpsc::channel(1);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let served = runtime.block_on(serve(open, receiver, commands, async {}));
-    assert!(matches!(served, Err(ApiError::NotLoopback { .. })), "a listener handed over is checked as well");
+    let handed_over = Place::handed_over(open).map(|place| place.door);
+    assert!(matches!(handed_over, Err(ApiError::NotLoopback { .. })), "one handed over is checked as well");
 }
 
 #[test]
@@ -387,7 +398,7 @@ fn one_action_is_cancelled_as_long_as_it_runs() {
 fn who_holds_all_connections_keeps_nobody_out() {
     let server = Server::start(snapshot());
     let mut held: Vec<_> =
-        (0..2 * connection::CONNECTIONS_MAX).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+        (0..2 * listener::CONNECTIONS_MAX).map(|_| TcpStream::connect(server.address).unwrap()).collect();
     for stream in &mut held {
         // An oldest one may be closed already.
         let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\n");
@@ -408,7 +419,7 @@ fn shutdown_ends_idle_connections_and_frees_the_port() {
     server.stop.take().unwrap().send(()).unwrap();
     let task = server.task.take().unwrap();
     let ended = server.runtime.block_on(async { tokio::time::timeout(Duration::from_secs(5), task).await });
-    ended.expect("ends without waiting for idle connections").unwrap().unwrap();
+    ended.expect("ends without waiting for idle connections").unwrap();
     assert!(TcpStream::connect(server.address).is_err());
 }
 

@@ -133,6 +133,9 @@ pub enum Command {
     /// Asks a RocksDB library where its counters are, on behalf of the agent.
     #[command(name = sexton_inspect::library::CHILD_SUBCOMMAND, hide = true)]
     AskLibrary(sexton_inspect::library_child::ChildArguments),
+    /// Accepts connections and speaks HTTP on behalf of the agent.
+    #[command(name = crate::api::listener::CHILD_SUBCOMMAND, hide = true)]
+    Listen,
     /// Raises the perf level of a target's threads on behalf of the agent, and puts it back.
     #[command(name = sexton_execute::perf_level::CHILD_SUBCOMMAND, hide = true)]
     KeepPerfLevel(sexton_execute::perf_level::ChildArguments),

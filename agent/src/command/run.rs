@@ -1,7 +1,7 @@
 //! `sexton run`: the loop and the HTTP API, until a signal.
 
 use super::remote::RemoteArguments;
-use crate::api::{self, ApiError, Keyring};
+use crate::api::{self, ApiError, Keyring, Place, Serving};
 use crate::engine::{Control, Engine, EngineOptions};
 use crate::failure::Failure;
 use crate::inbox::Post;
@@ -12,14 +12,11 @@ use clap::Args;
 use sexton_journal::DIRECTORY_DEFAULT;
 use sexton_probe::{Loader, Mechanism};
 use sexton_tuner::policy::Policy;
-use std::net::{SocketAddr, TcpListener};
-use std::os::unix::net::UnixListener;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
@@ -59,9 +56,6 @@ pub struct RunArguments {
     audit_log: Option<PathBuf>,
 }
 
-/// Pause before a port that somebody else has is tried again.
-const LISTEN_RETRY_DELAY: Duration = Duration::from_secs(2);
-
 /// `--state-directory` and `--control` that ask for none.
 const NO_STATE: &str = "none";
 
@@ -71,14 +65,9 @@ const NO_STATE: &str = "none";
 pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
     let handed_over = service::handed_over_listener();
     let policy = arguments.policy.as_deref().map(policy_file::load).transpose()?;
-    let listener = match handed_over.map_or_else(|| api::bind(arguments.listen), Ok) {
-        Ok(listener) => Some(listener),
-        Err(error @ ApiError::NotLoopback { .. }) => return Err(error.into()),
-        // Whoever has taken it must not keep the agent from watching.
-        Err(error) => {
-            warn!(%error, help = error.remedy(), "there is no API until that has changed");
-            None
-        }
+    let reading = match handed_over {
+        Some(listener) => Place::handed_over(listener)?,
+        None => reading_at(arguments.listen)?,
     };
     let remote = arguments.remote.keyring()?;
     let mut engine = Engine::new(EngineOptions {
@@ -94,18 +83,33 @@ pub fn run(arguments: &RunArguments) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let (publisher, snapshots) = watch::channel(Arc::new(Snapshot::default()));
     let (sender, commands) = mpsc::channel(COMMANDS_QUEUED_MAX);
-    let control = (arguments.control != Path::new(NO_STATE)).then(|| api::bind_control(&arguments.control));
-    let control = control.and_then(|bound| {
-        let path = arguments.control.display();
-        bound.inspect_err(|error| warn!(%error, %path, "nothing can be asked for, only read")).ok()
+    let control = Some(arguments.control.clone()).filter(|path| *path != Path::new(NO_STATE));
+    // Whoever was killed just now may have it for a moment yet: it is tried again, as the port is.
+    let control = control.map(|path| {
+        let bound = api::bind_control(&path).ok();
+        (path, bound)
     });
-    let listening = Listening { reading: listener, address: arguments.listen, control, remote };
-    let server = serve(listening, snapshots, Asked { sender, stop: Arc::clone(&stop), post: engine.post() })?;
+    let serving = Serving { reading, control, remote };
+    let server = serve(serving, snapshots, Asked { sender, stop: Arc::clone(&stop), post: engine.post() })?;
     engine.run(&mut Control::new(publisher, commands, stop));
     drop(engine);
     // The server ends with the signal that stopped the engine.
     let _ = server.join();
     Ok(())
+}
+
+/// Where what can be read is served.
+/// Errors: [`ApiError::NotLoopback`].
+fn reading_at(address: SocketAddr) -> Result<Place, ApiError> {
+    match api::bind(address) {
+        Ok(listener) => Ok(Place::reading(address, Some(listener))),
+        Err(error @ ApiError::NotLoopback { .. }) => Err(error),
+        // Whoever has taken it must not keep the agent from watching.
+        Err(error) => {
+            warn!(%error, help = error.remedy(), "there is no API until that has changed");
+            Ok(Place::reading(address, None))
+        }
+    }
 }
 
 /// What is asked of the loop, which is woken by it.
@@ -134,78 +138,25 @@ async fn forward(
     }
 }
 
-/// Where the API is served.
-struct Listening {
-    /// `None` where the port is somebody else's yet.
-    reading: Option<TcpListener>,
-    address: SocketAddr,
-    control: Option<UnixListener>,
-    /// Where others ask.
-    remote: Option<(SocketAddr, Arc<Keyring>)>,
-}
-
-/// The listener, or the one that can be had as soon as nobody else has the port any more.
-async fn reading_at(listener: Option<TcpListener>, address: SocketAddr) -> TcpListener {
-    match listener {
-        Some(listener) => listener,
-        None => bound(|| api::bind(address)).await,
-    }
-}
-
-async fn bound(bind: impl Fn() -> Result<TcpListener, ApiError>) -> TcpListener {
-    loop {
-        tokio::time::sleep(LISTEN_RETRY_DELAY).await;
-        if let Ok(listener) = bind() {
-            return listener;
-        }
-    }
-}
-
-/// Serves those who are elsewhere, as soon as nobody else has the port.
-async fn serve_remote(
-    (address, keyring): (SocketAddr, Arc<Keyring>),
-    snapshots: watch::Receiver<Arc<Snapshot>>,
-    commands: mpsc::Sender<Command>,
-) {
-    let listener = match api::bind_any(address) {
-        Ok(listener) => listener,
-        Err(error) => {
-            warn!(%error, help = error.remedy(), "nobody is served over TLS until that has changed");
-            bound(|| api::bind_any(address)).await
-        }
-    };
-    info!(%address, "serving the HTTP API over TLS");
-    if let Err(error) =
-        api::serve_remote(listener, keyring, snapshots, commands, std::future::pending()).await
-    {
-        tracing::error!(%error, "nobody is served over TLS any more");
-    }
-}
-
-/// The listening half: it sees published snapshots and a channel for commands, and nothing else.
+/// The half that answers: it sees published snapshots and a channel for commands, and nothing else. Its
+/// thread lives as long as the agent does, and the listener as long as the thread.
 fn serve(
-    listening: Listening,
+    serving: Serving,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     asked: Asked,
 ) -> Result<JoinHandle<()>, Failure> {
     let Asked { sender, stop, post } = asked;
-    let Listening { reading, address, control, remote } = listening;
     let (commands, received) = mpsc::channel(COMMANDS_QUEUED_MAX);
     let failure =
         |error| Failure::new(format!("cannot start the HTTP server: {error}"), "see the system's message");
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("sexton-api")
-        .enable_all()
-        .build()
-        .map_err(failure)?;
-    let (interrupt, terminate, mut hangup) = runtime
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
+    let (mut interrupt, mut terminate, mut hangup) = runtime
         .block_on(async {
             let kinds = (SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup());
             Ok((signal(kinds.0)?, signal(kinds.1)?, signal(kinds.2)?))
         })
         .map_err(failure)?;
-    let keyring = remote.as_ref().map(|(_, keyring)| Arc::clone(keyring));
+    let keyring = serving.remote.as_ref().map(|(_, keyring)| Arc::clone(keyring));
     runtime.spawn(forward(sender, post.clone(), received, keyring));
     let reload = commands.clone();
     runtime.spawn(async move {
@@ -215,33 +166,13 @@ fn serve(
         }
     });
     let body = move || {
-        let (mut interrupt, mut terminate) = (interrupt, terminate);
         let shutdown = async move {
             tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
             info!("stopping");
             stop.store(true, Ordering::Relaxed);
             post.ring();
         };
-        if let Some(control) = control {
-            let (snapshots, commands) = (snapshots.clone(), commands.clone());
-            // It ends with the runtime, which nobody waits for.
-            runtime.spawn(api::serve_control(control, snapshots, commands, std::future::pending()));
-        }
-        if let Some(remote) = remote {
-            runtime.spawn(serve_remote(remote, snapshots.clone(), commands.clone()));
-        }
-        let mut shutdown = pin!(shutdown);
-        let served = runtime.block_on(async {
-            let listener = tokio::select! {
-                listener = reading_at(reading, address) => listener,
-                () = shutdown.as_mut() => return Ok(()),
-            };
-            info!(%address, "serving the HTTP API");
-            api::serve(listener, snapshots, commands, shutdown).await
-        });
-        if let Err(error) = served {
-            tracing::error!(%error, "the HTTP server stopped");
-        }
+        runtime.block_on(api::serve(serving, snapshots, commands, shutdown));
     };
     std::thread::Builder::new().name("sexton-api".into()).spawn(body).map_err(failure)
 }

@@ -11,8 +11,12 @@ use std::path::Path;
 
 /// What the child may use. A MANIFEST of 65,536 files takes well under a second; memory goes to its own code,
 /// RocksDB's caches and threads, and some 1 KiB per SST file; RocksDB is told to keep 20 files open.
-const LIMITS: Limits =
-    Limits { processor_time_seconds: 10, address_space_bytes: 2 << 30, open_files: 256, has_children: true };
+const LIMITS: Limits = Limits {
+    processor_time_seconds: Some(10),
+    address_space_bytes: 2 << 30,
+    open_files: 256,
+    has_children: true,
+};
 
 /// An empty directory as far as RocksDB is concerned: it holds no name that could be a file of a
 /// database. Given to it as WAL directory, so that it does not replay the target's WALs.
@@ -39,6 +43,7 @@ pub fn to_directory(directory: &Path, expected: Option<Identity>) -> Result<Owne
             ..Files::default()
         }),
         work: Some(Work::ReadsFiles),
+        ..Sandbox::default()
     };
     sandbox.enter().map_err(unconfined)?;
     Ok(descriptor)

@@ -23,6 +23,11 @@ const IMPURE: [&str; 10] = [
 /// What the API never names.
 const BEHIND_THE_API: [&str; 4] = ["crate::engine", "sexton_execute::", "sexton_inspect::", "sexton_probe::"];
 
+/// What only the listener names: accepting connections, and speaking TLS and HTTP on them.
+const LISTENERS: [&str; 4] = ["hyper::", "hyper_util::", "TlsAcceptor", ".accept("];
+/// Where the listener is.
+const LISTENER: &str = "agent/src/api/listener/";
+
 /// Lines of production code of the files under `folder` that name one of `forbidden`.
 fn naming(sources: &[Source], folder: &str, forbidden: &[&str]) -> Vec<String> {
     let inside = sources.iter().filter(|source| source.is_production() && source.path.starts_with(folder));
@@ -66,6 +71,13 @@ fn the_tuner_is_pure() -> Result<()> {
 #[test]
 fn the_api_reaches_into_nothing() -> Result<()> {
     none("the API reaches into the engine", &naming(&source::all()?, "agent/src/api/", &BEHIND_THE_API))
+}
+
+#[test]
+fn who_has_rights_does_not_listen() -> Result<()> {
+    let sources: Vec<Source> =
+        source::all()?.into_iter().filter(|source| !source.path.starts_with(LISTENER)).collect();
+    none("connections are accepted outside of the listener", &naming(&sources, "agent/src/", &LISTENERS))
 }
 
 #[test]

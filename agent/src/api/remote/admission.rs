@@ -5,6 +5,7 @@ use super::access_file::{Caller, Scopes};
 use super::keyring::Keyring;
 use super::rates::Rates;
 use super::replays::Replays;
+use crate::api::pair::request::Peer;
 use crate::api::problem::Problem;
 use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -13,17 +14,8 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Who is at the other end of a connection.
-#[derive(Clone, Debug)]
-pub struct Peer {
-    pub address: IpAddr,
-    /// DNS names of the certificate that it has shown; empty: none.
-    pub names: Arc<[String]>,
-}
 
 /// What requests are judged by.
 #[derive(Debug)]

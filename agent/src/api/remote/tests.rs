@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use super::*;
+use crate::api::tests::in_process;
+use crate::api::{Place, Serving, serve_by};
 use crate::snapshot::{ActionView, COMMANDS_QUEUED_MAX, RangeView, TargetView};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
@@ -10,8 +12,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::io::{Read, Write};
-use std::net::TcpStream as StdStream;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream as StdStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -102,6 +104,11 @@ fn snapshot() -> Snapshot {
     }
 }
 
+/// An address that nobody had a moment ago.
+fn free_address() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
 impl Server {
     fn start() -> Server {
         let directory = tempfile::tempdir().unwrap();
@@ -123,17 +130,22 @@ impl Server {
         let keyring = Arc::new(Keyring::open(files).unwrap());
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let listener = crate::api::bind_any("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = listener.local_addr().unwrap();
+        let address = free_address();
         let (publisher, snapshots) = watch::channel(Arc::new(snapshot()));
         let (sender, commands) = mpsc::channel(COMMANDS_QUEUED_MAX);
-        runtime.spawn(serve_remote(
-            listener,
-            Arc::clone(&keyring),
-            snapshots,
-            sender,
-            std::future::pending(),
-        ));
+        let serving = Serving {
+            reading: Place::reading(free_address(), None),
+            control: None,
+            remote: Some((address, Arc::clone(&keyring))),
+        };
+        let served = serve_by(in_process(&runtime), serving, snapshots, sender, std::future::pending::<()>());
+        runtime.spawn(served);
+        // It binds its address itself.
+        let until = std::time::Instant::now() + Duration::from_secs(20);
+        while StdStream::connect(address).is_err() {
+            assert!(std::time::Instant::now() < until, "nobody listens");
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let server = Server {
             directory,
             authority,

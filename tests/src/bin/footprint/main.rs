@@ -1,9 +1,9 @@
 //! What the agent itself takes while nothing is wrong: `sexton-footprint`, run by `make bench-footprint`.
 //!
 //! Starts a RocksDB that is written to and not in pain, the agent on it in its default configuration, and
-//! reads the agent's resident memory and processor time from `/proc`, those of its ended children
-//! included. Then the same while the node starts hundreds of short-lived processes a second. The last line is
-//! one JSON object.
+//! reads the agent's memory and processor time from `/proc`, those of its children included: of memory that
+//! both have each counts its share. Then the same while the node starts hundreds of short-lived processes a
+//! second. The last line is one JSON object.
 
 mod sample;
 
@@ -75,6 +75,7 @@ fn main() -> Result<()> {
     let cpu_ratio = ratios.last().context("nothing was measured")?;
     let summary = serde_json::json!({
         "resident_bytes": resident_bytes,
+        "children_bytes": busy.children_bytes,
         "cpu_ratio": cpu_ratio,
         "execs_per_second": rate,
         "cpu_ratio_at_execs": busy.cpu_ratio,

@@ -1,4 +1,4 @@
-//! Memory and processor time of a process, from `/proc`.
+//! Memory and processor time of a process and its children, from `/proc`.
 
 use anyhow::{Context, Result};
 use sexton_tests::machine;
@@ -10,24 +10,37 @@ use std::time::Duration;
 /// Nanoseconds of a clock tick in `/proc/PID/stat`: `USER_HZ` is 100 on x86-64.
 const TICK_NS: u64 = 10_000_000;
 
-/// A process at one moment.
+/// A process and its children at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
+    /// What they share with each other or somebody else is divided by how many share it.
     pub resident_bytes: u64,
-    /// Time on a processor, its ended children included, nanoseconds.
+    /// Of that the children's.
+    pub children_bytes: u64,
+    /// Time on a processor, ended children included, nanoseconds.
     cpu_ns: u64,
-    /// How often its threads gave up the processor by themselves: each is woken again.
+    /// How often their threads gave up the processor by themselves: each is woken again.
     wakeups: u64,
 }
 
 impl Reading {
-    /// Reads `/proc/PID`.
+    /// Reads `/proc/PID`, and the same of its children.
     pub fn of(pid: u32) -> Result<Reading> {
+        let mut reading = Reading::of_one(pid)?;
+        for child in children(pid)? {
+            // One that has ended meanwhile was short-lived: its time is in the agent's.
+            let Ok(child) = Reading::of_one(child) else { continue };
+            reading.resident_bytes += child.resident_bytes;
+            reading.children_bytes += child.resident_bytes;
+            reading.cpu_ns += child.cpu_ns;
+            reading.wakeups += child.wakeups;
+        }
+        Ok(reading)
+    }
+
+    fn of_one(pid: u32) -> Result<Reading> {
         let process = Path::new("/proc").join(pid.to_string());
-        let read = |path: &Path| {
-            std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
-        };
-        let resident = field(&read(&process.join("status"))?, "VmRSS:")?;
+        let share = field(&read(&process.join("smaps_rollup"))?, "Pss:")?;
         let cpu_ns = children_ns(&read(&process.join("stat"))?)? + processor_time_ns(pid)?;
         let mut wakeups = 0;
         for task in std::fs::read_dir(process.join("task")).context("reading the agent's threads")? {
@@ -35,8 +48,22 @@ impl Reading {
             let Ok(status) = read(&task?.path().join("status")) else { continue };
             wakeups += field(&status, "voluntary_ctxt_switches:")?;
         }
-        Ok(Reading { resident_bytes: resident * 1024, cpu_ns, wakeups })
+        Ok(Reading { resident_bytes: share * 1024, children_bytes: 0, cpu_ns, wakeups })
     }
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+}
+
+/// The children of all its threads.
+fn children(pid: u32) -> Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).context("reading the agent's threads")? {
+        let Ok(text) = read(&task?.path().join("children")) else { continue };
+        found.extend(text.split_whitespace().filter_map(|word| word.parse::<u32>().ok()));
+    }
+    Ok(found)
 }
 
 /// The number behind `name` in a `status` file.
@@ -58,6 +85,7 @@ fn children_ns(stat: &str) -> Result<u64> {
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     pub resident_bytes: u64,
+    pub children_bytes: u64,
     pub cpu_ratio: f64,
     wakeups_per_second: f64,
 }
@@ -67,6 +95,7 @@ impl Sample {
         let seconds = elapsed.as_secs_f64();
         Sample {
             resident_bytes,
+            children_bytes: after.children_bytes,
             cpu_ratio: after.cpu_ns.saturating_sub(before.cpu_ns) as f64 / 1e9 / seconds,
             wakeups_per_second: after.wakeups.saturating_sub(before.wakeups) as f64 / seconds,
         }
@@ -77,8 +106,9 @@ impl fmt::Display for Sample {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "{:.1} MiB resident, {:.3} % of a core, {:.1} wakeups a second",
+            "{:.1} MiB resident ({:.1} of them the listener's), {:.3} % of a core, {:.1} wakeups a second",
             self.resident_bytes as f64 / f64::from(1 << 20),
+            self.children_bytes as f64 / f64::from(1 << 20),
             self.cpu_ratio * 100.0,
             self.wakeups_per_second
         )

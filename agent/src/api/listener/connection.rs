@@ -1,11 +1,9 @@
 //! Accepts connections, within limits of number and time. A new connection takes the place of the oldest one
 //! where there are too many: all answers are quick, so that who holds connections keeps nobody else out.
 
-use super::control::may_ask;
-use super::error::ApiError;
-use axum::Router;
+use super::relay::{Origin, Relay};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
@@ -13,7 +11,6 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -41,52 +38,19 @@ pub struct Accepted<S> {
 /// Where connections come from.
 pub trait Listener {
     type Stream: Send + 'static;
-    /// The next connection; `None` for one that may not be served.
-    fn accept(&self) -> impl Future<Output = io::Result<Option<Accepted<Self::Stream>>>> + Send;
-}
-
-impl Listener for TcpListener {
-    type Stream = TcpStream;
-
-    async fn accept(&self) -> io::Result<Option<Accepted<TcpStream>>> {
-        let (stream, _) = TcpListener::accept(self).await?;
-        Ok(Some(Accepted { stream, peer: None }))
-    }
-}
-
-/// A bound listener as the runtime wants it. Must be called within it.
-pub fn tcp(listener: std::net::TcpListener) -> Result<TcpListener, ApiError> {
-    let unusable = |source| ApiError::Listener { source };
-    listener.set_nonblocking(true).map_err(unusable)?;
-    TcpListener::from_std(listener).map_err(unusable)
-}
-
-/// Serves those who may ask for changes.
-pub struct Control(pub UnixListener);
-
-impl Listener for Control {
-    type Stream = UnixStream;
-
-    async fn accept(&self) -> io::Result<Option<Accepted<UnixStream>>> {
-        let (stream, _) = self.0.accept().await?;
-        let peer = stream.peer_cred()?;
-        if may_ask(peer.uid(), peer.gid()) {
-            return Ok(Some(Accepted { stream, peer: None }));
-        }
-        tracing::warn!(user = peer.uid(), "a user who may not ask for changes has tried to");
-        Ok(None)
-    }
+    fn accept(&self) -> impl Future<Output = io::Result<Accepted<Self::Stream>>> + Send;
 }
 
 /// Serves each connection until `shutdown` is ready, then waits for the answers under way. `establish` makes
-/// of a connection what HTTP is spoken on, and what is served there.
+/// of a connection what HTTP is spoken on, and says where it came in.
 pub async fn accept_until<L: Listener, S, F>(
     listener: L,
+    relay: Relay,
     establish: impl Fn(L::Stream) -> F,
     shutdown: impl Future<Output = ()>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    F: Future<Output = Option<(S, Router)>> + Send + 'static,
+    F: Future<Output = Option<(S, Origin)>> + Send + 'static,
 {
     let mut open = Open::default();
     let (stop, stopped) = watch::channel(());
@@ -97,21 +61,17 @@ pub async fn accept_until<L: Listener, S, F>(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok(Some(Accepted { stream, peer })) => {
+            Ok(Accepted { stream, peer }) => {
                 open.make_room(peer);
-                let (established, stopped) = (establish(stream), stopped.clone());
+                let (established, relay, stopped) = (establish(stream), relay.clone(), stopped.clone());
                 let connection = async move {
-                    if let Some((stream, router)) = established.await {
-                        serve_connection(stream, router, stopped).await;
+                    if let Some((stream, origin)) = established.await {
+                        serve_connection(stream, relay, origin, stopped).await;
                     }
                 };
                 open.connections.push_back((peer, tokio::spawn(connection).abort_handle()));
             }
-            Ok(None) => {}
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection to the API");
-                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
-            }
+            Err(_) => tokio::time::sleep(ACCEPT_RETRY_DELAY).await,
         }
     }
     drop(listener);
@@ -149,10 +109,11 @@ impl Open {
 
 async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    router: Router,
+    relay: Relay,
+    origin: Origin,
     mut stopped: watch::Receiver<()>,
 ) {
-    let service = TowerToHyperService::new(router);
+    let service = service_fn(|request| relay.answer(&origin, request));
     let mut connection = pin!(
         hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
