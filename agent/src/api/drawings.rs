@@ -21,6 +21,9 @@ const BYTES_MAX: usize = 16 << 20;
 /// A picture of an earlier history is shown for so long: two cycles, of which each makes another history.
 const FORMER_AGE_MAX: Duration = Duration::from_secs(10);
 
+/// By so much the beginning of a picture moves from one to the next.
+const BEGIN_MOVES_S: i64 = 60;
+
 /// What is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Picture {
@@ -111,9 +114,9 @@ impl Drawings {
     /// The place of a picture.
     pub fn place(&self, what: (Picture, Drawn), shown: &Shown) -> Place {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = kept.iter().position(|drawing| drawing.what == what);
+        let known = kept.iter().position(|drawing| is_nearly(&drawing.what, &what));
         let place = match known.and_then(|number| kept.remove(number)) {
-            Some(known) if known.shown.is_same(shown) => known.place,
+            Some(known) if known.what == what && known.shown.is_same(shown) => known.place,
             Some(known) if known.shown.shows_keys_alike(shown) => Place::new(known.place.outdated()),
             _ => Place::new(None),
         };
@@ -123,6 +126,14 @@ impl Drawings {
         }
         place
     }
+}
+
+/// Whether one is the other, or was a minute ago: where a picture begins moves on with time.
+fn is_nearly((one, before): &(Picture, Drawn), (two, now): &(Picture, Drawn)) -> bool {
+    let moved_s = now.since_s.saturating_sub(before.since_s);
+    one == two
+        && (0..=BEGIN_MOVES_S).contains(&moved_s)
+        && Drawn { since_s: now.since_s, ..before.clone() } == *now
 }
 
 #[cfg(test)]
@@ -170,7 +181,11 @@ mod tests {
             assert_eq!(next.former().unwrap().body, "\"first\"", "the one in between was never drawn");
             assert!(next.begin() && next.encoded.get().is_none());
         }
-        let whole = drawings.place(drawn(1), &Shown::new(history, KeyDisplay::Shown));
+        let (picture, of_an_hour) = drawn(1);
+        let later =
+            |since_s| drawings.place((picture, Drawn { since_s, ..of_an_hour.clone() }), &shown(&history));
+        assert!(later(2 * BEGIN_MOVES_S).former().is_none() && later(BEGIN_MOVES_S).former().is_some());
+        let whole = drawings.place(drawn(1), &Shown::new(history.clone(), KeyDisplay::Shown));
         assert!(whole.former().is_none());
     }
 

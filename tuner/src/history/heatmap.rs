@@ -1,7 +1,7 @@
 //! The history as a picture: intervals of keys by stretches of time.
 
 use super::amounts::Metric;
-use super::axis::axis;
+use super::axis::Axis;
 use super::bucket::{Bucket, Place};
 use super::cell::Cell;
 use super::layers::History;
@@ -90,7 +90,8 @@ impl History {
     /// Draws what is asked for.
     pub fn heatmap(&self, drawn: &Drawn) -> Heatmap {
         let stretches = self.since(drawn.since_s);
-        let mut axis = axis(stretches.iter().map(|(_, _, bucket)| *bucket), |place| drawn.wants(place));
+        let wants = |place: &Place| drawn.wants(place);
+        let mut axis = Axis::of(stretches.iter().map(|(_, _, bucket)| *bucket), wants);
         let mut rows_max = drawn.rows_max.clamp(1, ROWS_MAX);
         loop {
             axis.shrink(rows_max);
@@ -125,7 +126,7 @@ impl History {
     pub fn in_range(&self, place: &Place, range: &KeyRange, since_s: i64) -> Vec<(i64, i64, Cell)> {
         let met = |bucket: &Bucket| {
             let cells = bucket.cells.get(place)?;
-            cells.get(overlapped(cells, 0, range))?.iter().cloned().reduce(Cell::joined)
+            cells.get(overlapped(cells, range))?.iter().cloned().reduce(Cell::joined)
         };
         let stretches = self.since(since_s).into_iter();
         stretches.filter_map(|(begin, length, bucket)| Some((begin, length, met(bucket)?))).collect()
@@ -148,29 +149,26 @@ impl Drawn {
     }
 }
 
-/// Of each stretch the cells whose column families have rows.
-fn draw(axis: &Bucket, stretches: &[(i64, i64, &Arc<Bucket>)], drawn: &Drawn) -> Heatmap {
-    let mut rows = Vec::with_capacity(axis.len());
-    let mut numbers: BTreeMap<&Arc<Place>, (usize, &[Cell])> = BTreeMap::new();
-    for (place, cells) in &axis.cells {
-        numbers.insert(place, (rows.len(), cells));
-        rows.extend(cells.iter().map(|cell| Row { place: (**place).clone(), range: cell.range.clone() }));
-    }
-    let columns = stretches.iter().map(|(begin_s, length_s, bucket)| {
-        let mut column = Column { begin_s: *begin_s, length_s: *length_s, ..Column::default() };
-        for (place, cells) in &bucket.cells {
-            let Some((first, axis)) = numbers.get(place) else { continue };
-            let mut passed = 0;
-            for cell in cells {
-                let rows = overlapped(axis, passed, &cell.range);
-                passed = rows.start;
-                column.take(cell, rows, *first, drawn);
+/// Of each stretch the cells that have rows.
+fn draw(axis: &Axis<'_>, stretches: &[(i64, i64, &Arc<Bucket>)], drawn: &Drawn) -> Heatmap {
+    let column = |(begin_s, length_s, _): &(i64, i64, _)| Column {
+        begin_s: *begin_s,
+        length_s: *length_s,
+        ..Column::default()
+    };
+    let mut columns: Vec<Column> = stretches.iter().map(column).collect();
+    let mut rows = Vec::new();
+    for of_place in axis.rows() {
+        for (stretch, cell, numbers) in of_place.cells() {
+            if let Some(column) = columns.get_mut(stretch) {
+                column.take(cell, numbers, rows.len(), drawn);
             }
         }
-        column.acted_on.dedup();
-        column
-    });
-    Heatmap { columns: columns.collect(), rows }
+        let ranges = of_place.intervals.iter().map(|cell| cell.range.clone());
+        rows.extend(ranges.map(|range| Row { place: (**of_place.place).clone(), range }));
+    }
+    columns.iter_mut().for_each(|column| column.acted_on.dedup());
+    Heatmap { columns, rows }
 }
 
 impl Column {
@@ -197,24 +195,12 @@ impl Column {
     }
 }
 
-/// Which of the cells, which are in order, a range overlaps; none of the first `passed` does.
-fn overlapped(cells: &[Cell], passed: usize, range: &KeyRange) -> Range<usize> {
+/// Which of the cells, which are in order, a range overlaps.
+fn overlapped(cells: &[Cell], range: &KeyRange) -> Range<usize> {
     let is_before = |cell: &Cell| cell.range.end.as_ref().is_some_and(|end| *end <= range.begin);
-    let first = first_without(cells, passed, is_before);
-    let begins_inside = |cell: &Cell| range.end.as_ref().is_none_or(|end| cell.range.begin < *end);
-    first..first_without(cells, first, begins_inside)
-}
-
-/// Where the cells from `first` on, of which those that `has` holds for come first, have it no longer. The
-/// place is near in most cases, so it is looked for in steps that double.
-fn first_without(cells: &[Cell], first: usize, has: impl Fn(&Cell) -> bool) -> usize {
-    let (mut known, mut step) = (first, 1);
-    while cells.get(known + step - 1).is_some_and(&has) {
-        known += step;
-        step *= 2;
-    }
-    let rest = cells.get(known..cells.len().min(known + step - 1)).unwrap_or_default();
-    known + rest.partition_point(has)
+    let first = cells.partition_point(is_before);
+    let behind = cells.partition_point(|cell| range.end.as_ref().is_none_or(|end| cell.range.begin < *end));
+    first..behind.max(first)
 }
 
 #[cfg(test)]
