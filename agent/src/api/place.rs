@@ -67,7 +67,7 @@ impl Place {
     }
 
     /// The listener that had it is no more.
-    pub fn is_free(&mut self) {
+    pub fn take_back(&mut self) {
         self.is_handed_over = false;
     }
 
