@@ -59,7 +59,7 @@ impl<S: Fn() -> io::Result<Running>> Attendant<S> {
                 Ok(running) => self.attend_one(&running, shutdown.as_mut()).await,
                 Err(error) => Ended::Lost(error.to_string()),
             };
-            self.places.iter_mut().for_each(Place::is_free);
+            self.places.iter_mut().for_each(Place::take_back);
             let Ended::Lost(reason) = ended else { return };
             if began.elapsed() >= SOUND_AFTER {
                 pause = PAUSE_MIN;

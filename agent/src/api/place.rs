@@ -4,6 +4,7 @@
 use super::control::bind_control;
 use super::error::ApiError;
 use super::pair::Door;
+use rustix::net::sockopt;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -67,7 +68,7 @@ impl Place {
     }
 
     /// The listener that had it is no more.
-    pub fn is_free(&mut self) {
+    pub fn take_back(&mut self) {
         self.is_handed_over = false;
     }
 
@@ -80,6 +81,9 @@ impl Place {
         };
         match socket {
             Ok(socket) => {
+                // Connections inherit it: what stands before an answer's body is sent ahead of it, and nobody
+                // is to wait for an acknowledgement in between. A unix socket knows no such thing.
+                let _ = sockopt::set_tcp_nodelay(&socket, true);
                 (self.is_handed_over, self.is_missed) = (true, false);
                 self.address.tell();
                 Some(socket)

@@ -29,7 +29,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 /// The hidden subcommand.
-pub const CHILD_SUBCOMMAND: &str = "listen";
+pub const CHILD_SUBCOMMAND: &str = "internal-listen";
 
 /// Signals that a terminal or a service manager sends to all processes of the agent: it is the agent that
 /// tells when to end.
