@@ -106,6 +106,17 @@ pub fn processor_time_ns(pid: u32) -> Result<u64> {
     Ok(sum_ns)
 }
 
+/// The children of all threads of a process.
+pub fn children(pid: u32) -> Result<Vec<u32>> {
+    let tasks = Path::new("/proc").join(pid.to_string()).join("task");
+    let mut found = Vec::new();
+    for task in std::fs::read_dir(&tasks).with_context(|| format!("reading {}", tasks.display()))? {
+        let Ok(text) = std::fs::read_to_string(task?.path().join("children")) else { continue };
+        found.extend(text.split_whitespace().filter_map(|word| word.parse::<u32>().ok()));
+    }
+    Ok(found)
+}
+
 /// Sends a signal to a process that a test has started, itself or through another.
 pub fn signal(pid: u32, signal: Signal) -> Result<()> {
     let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);

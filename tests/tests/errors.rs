@@ -7,7 +7,7 @@
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use sexton_tests::bpf_objects::BpfObjects;
-use sexton_tests::process::{Lines, Process};
+use sexton_tests::process::{Lines, Process, children, signal};
 use sexton_tests::{agent, artifact, http};
 use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
@@ -194,6 +194,11 @@ fn a_socket_that_is_handed_over_is_served_on_any_kernel() -> Result<()> {
     let mut said = Lines::of("python3", agent.take_stdout().context("no standard output")?);
     let port: u16 = said.until(LIMIT, |_| true)?.trim().parse()?;
     // The kernel takes connections from the start on; the agent answers when it is there.
+    http::get(([127, 0, 0, 1], port).into(), "/healthz")?;
+    // It is handed over once, and served as long as the agent lives.
+    for listener in children(agent.pid())? {
+        signal(listener, Signal::KILL)?;
+    }
     http::get(([127, 0, 0, 1], port).into(), "/healthz")?;
     agent.signal(Signal::TERM)?;
     ensure!(agent.wait(LIMIT)?.success(), "the agent has failed");

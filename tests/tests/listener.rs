@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use sexton_tests::agent::{self, Agent};
 use sexton_tests::artifact;
-use sexton_tests::process::signal;
+use sexton_tests::process::{children, signal};
 use sexton_tests::tls::{Tls, token};
 use std::collections::BTreeSet;
 use std::fs::Permissions;
@@ -90,16 +90,6 @@ fn post(socket: &Path, user: Option<u32>) -> Result<String> {
     })
 }
 
-/// The children of all threads.
-fn children(pid: u32) -> Result<Vec<u32>> {
-    let mut found = Vec::new();
-    for task in std::fs::read_dir(format!("/proc/{pid}/task")).context("the agent's threads")? {
-        let Ok(text) = std::fs::read_to_string(task?.path().join("children")) else { continue };
-        found.extend(text.split_whitespace().filter_map(|word| word.parse::<u32>().ok()));
-    }
-    Ok(found)
-}
-
 /// The value behind `name` in a process' `status`.
 fn field(pid: u32, name: &str) -> Result<String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).context("reading a status")?;
@@ -110,12 +100,13 @@ fn field(pid: u32, name: &str) -> Result<String> {
 /// Inodes of the sockets that listen in this network, for TCP and on unix sockets.
 fn listening() -> Result<BTreeSet<u64>> {
     let mut inodes = BTreeSet::new();
-    for (file, state, inode) in [("tcp", 3, 9), ("tcp6", 3, 9)] {
-        let Ok(text) = std::fs::read_to_string(format!("/proc/net/{file}")) else { continue };
+    for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let Ok(text) = std::fs::read_to_string(file) else { continue };
         for line in text.lines().skip(1) {
             let words: Vec<&str> = line.split_whitespace().collect();
-            if words.get(state) == Some(&"0A") {
-                inodes.extend(words.get(inode).and_then(|word| word.parse::<u64>().ok()));
+            // TCP_LISTEN
+            if words.get(3) == Some(&"0A") {
+                inodes.extend(words.get(9).and_then(|word| word.parse::<u64>().ok()));
             }
         }
     }

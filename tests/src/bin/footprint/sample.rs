@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use sexton_tests::machine;
-use sexton_tests::process::processor_time_ns;
+use sexton_tests::process::{children, processor_time_ns};
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -54,16 +54,6 @@ impl Reading {
 
 fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
-}
-
-/// The children of all its threads.
-fn children(pid: u32) -> Result<Vec<u32>> {
-    let mut found = Vec::new();
-    for task in std::fs::read_dir(format!("/proc/{pid}/task")).context("reading the agent's threads")? {
-        let Ok(text) = read(&task?.path().join("children")) else { continue };
-        found.extend(text.split_whitespace().filter_map(|word| word.parse::<u32>().ok()));
-    }
-    Ok(found)
 }
 
 /// The number behind `name` in a `status` file.
