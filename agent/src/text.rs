@@ -53,6 +53,22 @@ pub fn json_shown(document: &str) -> String {
     text
 }
 
+/// The same JSON document in ASCII: clients that guess the encoding of few bytes take them for what they are.
+pub fn json_in_ascii(document: &str) -> String {
+    let mut text = String::with_capacity(document.len());
+    for character in document.chars() {
+        if character.is_ascii() {
+            text.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            // Writing to a string does not fail.
+            let _ = write!(text, "\\u{unit:04x}");
+        }
+    }
+    text
+}
+
 fn is_control(character: char) -> bool {
     character.is_control() || LIKE_CONTROL_CHARACTERS.iter().any(|range| range.contains(&character))
 }
@@ -70,7 +86,20 @@ mod tests {
         assert_eq!(shown("\u{9b}31m \u{7f} \u{202e}txt.so"), "\\u{9b}31m \\u{7f} \\u{202e}txt.so");
     }
 
+    #[test]
+    fn characters_beyond_the_first_plane_are_pairs_in_ascii() {
+        assert_eq!(json_in_ascii("[\"À¡ 🗜\"]"), "[\"\\u00c0\\u00a1 \\ud83d\\udddc\"]");
+    }
+
     proptest! {
+        #[test]
+        fn json_in_ascii_says_the_same_as_before(text: String) {
+            let ascii = json_in_ascii(&serde_json::to_string(&[&text]).unwrap());
+            prop_assert!(ascii.is_ascii());
+            let read: Vec<String> = serde_json::from_str(&ascii).unwrap();
+            prop_assert_eq!(read, [text]);
+        }
+
         #[test]
         fn what_is_shown_is_one_line_and_writes_to_no_terminal(text: String) {
             prop_assert!(!shown(&text).contains(char::is_control));

@@ -1,6 +1,6 @@
 //! Errors as the API shows them (RFC 9457): a stable code, what happened, and what to do.
 
-use axum::Json;
+use crate::text::json_in_ascii;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
@@ -56,7 +56,10 @@ impl IntoResponse for Problem {
             detail: &self.message,
             help: self.help,
         };
-        let mut response = (self.status, Json(body)).into_response();
+        // It repeats what was asked. A body of few bytes that are not ASCII is taken for another encoding by
+        // clients that guess, and is no JSON then.
+        let body = serde_json::to_string(&body).map(|document| json_in_ascii(&document));
+        let mut response = (self.status, body.unwrap_or_default()).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         response
     }
