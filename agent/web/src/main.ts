@@ -12,7 +12,9 @@ const REFRESH_MS = 3_000;
 const main = find("main");
 const connection = find("#connection");
 let opened = 0;
-let shown = "";
+let shown: string | null = null;
+/** Where the open page is shown. What asked for another page before it comes too late to be seen. */
+let place = element("div");
 
 function find(selector: string): HTMLElement {
   const found = document.querySelector<HTMLElement>(selector);
@@ -46,7 +48,10 @@ async function open(): Promise<void> {
   shown = page.name + rest;
   showNavigation(page);
   document.title = page.title ? `${page.title} · Sexton` : "Sexton";
-  if (isOther) main.replaceChildren(notice("loading", "Loading…"));
+  if (isOther) {
+    place = element("div", {}, notice("loading", "Loading…"));
+    main.replaceChildren(place);
+  }
   while (mine === opened) {
     await refresh(page, parameters, rest, mine);
     await new Promise((resolve) => setTimeout(resolve, REFRESH_MS));
@@ -54,11 +59,11 @@ async function open(): Promise<void> {
 }
 
 async function refresh(page: Page, parameters: URLSearchParams, rest: string, mine: number): Promise<void> {
-  const scratch = main;
+  const mineToFill = place;
   try {
     const health = await get<{ at: string; cycles: number }>("/healthz");
     if (mine !== opened) return;
-    await page.refresh(scratch, parameters, rest);
+    await page.refresh(mineToFill, parameters, rest, () => mine === opened);
     if (mine !== opened) return;
     main.querySelector(":scope > .failed")?.remove();
     tell(`Connected, cycle ${health.cycles}`, true);
@@ -73,7 +78,7 @@ async function refresh(page: Page, parameters: URLSearchParams, rest: string, mi
 /** What was shown before stays, below the failure: it is old, and better than nothing. */
 function showFailure(failure: Failure): void {
   main.querySelector(":scope > .failed")?.remove();
-  main.querySelector(":scope > .loading")?.remove();
+  place.querySelector(":scope > .loading")?.remove();
   const box = notice("error", failure.message, failure.help);
   box.classList.add("failed");
   main.prepend(box);

@@ -6,8 +6,9 @@ export interface Page {
   /** Name in the address, behind `#/`. */
   name: string;
   title: string;
-  /** Asks the agent and shows what it says; called again and again while the page is open. */
-  refresh(main: HTMLElement, parameters: URLSearchParams, rest: string): Promise<void>;
+  /** Asks the agent and shows what it says; called again and again while the page is open. Whoever asks may have gone on
+   * meanwhile: then it is not open any more. */
+  refresh(main: HTMLElement, parameters: URLSearchParams, rest: string, isOpen: () => boolean): Promise<void>;
 }
 
 /** Goes to another page, or to the same one with other parameters. */

@@ -119,6 +119,9 @@ async function auditAll(page, where) {
   }
 }
 
+/** A tenth of the loss, at least, on a scale of five decades from 20 to 220. */
+const COOLER_BY = 40;
+
 /** Brightness of the newest stretch, from the first row's pixels to the last one's: the scale goes from dark to bright. */
 const brightness = (page) =>
   heatmapOf(page).evaluate((canvas) => {
@@ -229,6 +232,28 @@ async function checkKeyboard(page) {
   assert.equal(await page.evaluate(() => document.activeElement?.closest("td") !== null), true, "the focus is lost");
 }
 
+/** Whoever goes on before the agent has answered is not taken back by the answer. */
+async function checkGoneOn(page) {
+  await visit(page, "keys");
+  await until("a range", async () => (await page.locator("td a").count()) > 0);
+  const { ranges } = await (await fetch(`${address}/api/v1/ranges?sort=pain&limit=1`)).json();
+  const { target, database, column_family, begin } = ranges[0];
+  let held = 0;
+  await page.route(/\/api\/v1\/ranges\?target/, async (route) => {
+    held += 1;
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    await route.continue();
+  });
+  const search = new URLSearchParams({ target, database, column_family, begin });
+  await page.evaluate((search) => (location.hash = `#/keys?${search}`), search.toString());
+  await until("the range to be asked for", () => held > 0);
+  await page.evaluate(() => (location.hash = "#/plan"));
+  await new Promise((resolve) => setTimeout(resolve, 2_500));
+  assert.match(page.url(), /#\/plan$/, "an answer that came late has opened another page");
+  await visit(page, "plan");
+  await page.unroute(/\/api\/v1\/ranges\?target/);
+}
+
 async function checkClickThrough(page) {
   await visit(page, "");
   await until("a bright band", async () => (await brightest(page)) > 150);
@@ -259,6 +284,8 @@ async function checkRelief(page) {
   await visit(page, "");
   await until("times of lists", async () => /lists p99: at most/.test((await lists(page)) ?? ""));
   const before = (await json("/api/v1/targets")).targets[0].pain_seconds_per_second;
+  await until("a bright band", async () => (await brightest(page)) > 150);
+  const hot = await brightest(page);
   writeFileSync(policyFile, policy("act", "shown"));
   await until("an action that helped", async () =>
     (await json("/api/v1/actions")).actions.some((action) => action.action === "compact_range" && /helped|done/.test(action.state)),
@@ -276,8 +303,9 @@ async function checkRelief(page) {
       return /; [1-9]\d* actions ended/.test(label);
     });
   }
-  // The stretch in which it happened keeps its peak; the next one is dark, and its lists are short.
-  await until("a cool stretch", async () => (await brightest(page)) < 150);
+  // The stretch in which it happened keeps its peak; the next one is darker, and its lists are short. What is left depends on
+  // the machine: how fast tombstones come back, and how much more was lost before.
+  await until("a cool stretch", async () => (await brightest(page)) < hot - COOLER_BY);
   const told = await until("short lists", async () => {
     const { stretches } = await json("/api/v1/history");
     const last = stretches[stretches.length - 1];
@@ -421,6 +449,7 @@ async function check() {
     const place = await checkHotBand(page);
     await checkZoom(page, place);
     await checkKeyboard(page);
+    await checkGoneOn(page);
     await auditAll(page, "light");
     await checkPages(page);
     await checkClickThrough(page);

@@ -26,12 +26,13 @@ function rangeTable(ranges: Range[], begin: string): HTMLElement {
 export const keys: Page = {
   name: "keys",
   title: "Ranges",
-  async refresh(main, parameters) {
+  async refresh(main, parameters, _rest, isOpen) {
     const [target, database] = [parameters.get("target") ?? undefined, parameters.get("database") ?? undefined];
     const column_family = parameters.get("column_family") ?? undefined;
     const begin = parameters.get("begin") ?? "";
     const path = query("/api/v1/ranges", { target, database, column_family, sort: "pain", limit: 200 });
     const { ranges } = await get<{ ranges: Range[] }>(path);
+    if (!isOpen()) return;
     const same = ranges.filter((range) => range.begin === begin);
     if (parameters.has("begin") && same.length === 1 && same[0]) {
       location.replace(`#/range/${same[0].id}`);
