@@ -130,7 +130,10 @@ const brightness = (page) =>
     const pixels = context.getImageData(canvas.width - 6, top, 1, bottom - top).data;
     const lines = [];
     for (let index = 0; index < pixels.length; index += 4) {
-      lines.push(pixels[index] * 0.3 + pixels[index + 1] * 0.6 + pixels[index + 2] * 0.1);
+      const [red, green, blue] = pixels.slice(index, index + 3);
+      // The frames of actions are white and black; the scale has no grey.
+      const isFrame = Math.max(red, green, blue) - Math.min(red, green, blue) < 24;
+      lines.push(isFrame ? 0 : red * 0.3 + green * 0.6 + blue * 0.1);
     }
     return lines;
   });
