@@ -106,6 +106,13 @@ pub fn processor_time_ns(pid: u32) -> Result<u64> {
     Ok(sum_ns)
 }
 
+/// The value of a field of a process' `status`.
+pub fn status_field(pid: u32, name: &str) -> Result<String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).context("reading a status")?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    Ok(value.with_context(|| format!("no {name} in {text}"))?.trim().to_owned())
+}
+
 /// The children of all threads of a process.
 pub fn children(pid: u32) -> Result<Vec<u32>> {
     let tasks = Path::new("/proc").join(pid.to_string()).join("task");

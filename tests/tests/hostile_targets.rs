@@ -10,7 +10,7 @@ use sexton_tests::agent::{self, Agent, count, list, why_unresponsive};
 use sexton_tests::artifact;
 use sexton_tests::hung_file_system::HungFileSystem;
 use sexton_tests::opened::Opened;
-use sexton_tests::process::{Lines, Process};
+use sexton_tests::process::{Lines, Process, children, status_field};
 use sexton_tests::static_host::StaticHost;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -164,23 +164,18 @@ fn a_link_where_a_directory_was_leads_to_no_other_database() -> Result<()> {
     host.quit()
 }
 
-/// What `/proc/PID/status` says of a process under a name; `None` where there is no such process.
-fn status(pid: &str, name: &str) -> Option<String> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+/// The first word of a field of a process' `status`; `None`: the process is no more.
+fn status(pid: u32, name: &str) -> Option<String> {
+    let value = status_field(pid, name).ok()?;
     Some(value.split_whitespace().next().unwrap_or_default().to_owned())
 }
 
 /// The children of a process that run this subcommand.
-fn children(pid: u32, subcommand: &str) -> Vec<String> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    let children: Vec<String> =
-        children.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
-    let runs = |pid: &String| {
+fn children_that_run(pid: u32, subcommand: &str) -> Result<Vec<u32>> {
+    let runs = |pid: &u32| {
         std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(subcommand))
     };
-    children.into_iter().filter(runs).collect()
+    Ok(children(pid)?.into_iter().filter(runs).collect())
 }
 
 #[test]
@@ -190,21 +185,21 @@ fn the_child_that_reads_databases_is_nobody_and_can_only_read() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let mut host = StaticHost::start(&directory.path().join("db"), &["--databases", "8", "--keys", "40000"])?;
     let agent = Agent::start(directory.path(), &policy(&[host.pid()]))?;
-    let filters = |pid: &str| status(pid, "Seccomp_filters").and_then(|count| count.parse::<u32>().ok());
-    let of_agent = filters(&agent.process.pid().to_string()).context("the kernel counts no filters")?;
+    let filters = |pid: u32| status(pid, "Seccomp_filters").and_then(|count| count.parse::<u32>().ok());
+    let of_agent = filters(agent.process.pid()).context("the kernel counts no filters")?;
     let deadline = Instant::now() + LIMIT;
     let mut confined = 0;
     while confined < 3 {
         ensure!(Instant::now() < deadline, "no child was seen behind its fences");
         host.list()?;
         for _ in 0..200 {
-            for child in children(agent.process.pid(), "internal-read-sst") {
+            for child in children_that_run(agent.process.pid(), "internal-read-sst")? {
                 // Before the filter is up it is no foreign byte that it deals with. What is read after it
                 // holds.
-                if filters(&child).is_none_or(|count| count <= of_agent) {
+                if filters(child).is_none_or(|count| count <= of_agent) {
                     continue;
                 }
-                let of = |name| status(&child, name);
+                let of = |name| status(child, name);
                 let (Some(user), Some(capabilities), Some(gain)) =
                     (of("Uid"), of("CapPrm"), of("NoNewPrivs"))
                 else {

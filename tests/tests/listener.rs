@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use sexton_tests::agent::{self, Agent};
 use sexton_tests::artifact;
-use sexton_tests::process::{children, signal};
+use sexton_tests::process::{children, signal, status_field};
 use sexton_tests::tls::{Tls, token};
 use std::collections::BTreeSet;
 use std::fs::Permissions;
@@ -93,14 +93,7 @@ fn post(socket: &Path, user: Option<u32>) -> Result<String> {
 
 /// How many filters of system calls a process has: the agent of a test has one to begin with.
 fn filters(pid: u32) -> Result<u32> {
-    field(pid, "Seccomp_filters:")?.parse().context("the kernel counts no filters")
-}
-
-/// The value behind `name` in a process' `status`.
-fn field(pid: u32, name: &str) -> Result<String> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).context("reading a status")?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    Ok(line.with_context(|| format!("no {name} in {text}"))?.trim().to_owned())
+    status_field(pid, "Seccomp_filters")?.parse().context("the kernel counts no filters")
 }
 
 /// Inodes of the sockets that listen in this network, for TCP and on unix sockets.
@@ -142,7 +135,7 @@ fn listening_of(pid: u32) -> Result<usize> {
 
 fn until_gone(pid: u32) -> Result<()> {
     let until = Instant::now() + END_LIMIT;
-    while field(pid, "State:").is_ok_and(|state| !state.starts_with(['Z', 'X'])) {
+    while status_field(pid, "State").is_ok_and(|state| !state.starts_with(['Z', 'X'])) {
         if Instant::now() > until {
             bail!("process {pid} lives on");
         }
@@ -159,20 +152,20 @@ fn who_listens_may_nothing_and_who_may_something_does_not_listen() -> Result<()>
     let (agent, listener) = (node.agent.process.pid(), node.listener()?);
     ensure!(listening_of(listener)? == 3, "the listener has {} listening sockets", listening_of(listener)?);
     ensure!(listening_of(agent)? == 0, "the agent listens itself");
-    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
-        let value = field(listener, set)?;
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        let value = status_field(listener, set)?;
         ensure!(value.bytes().all(|digit| digit == b'0'), "{set} {value}");
     }
     ensure!(filters(listener)? > filters(agent)?, "the listener may make every system call");
-    for (name, wanted) in [("NoNewPrivs:", "1"), ("Threads:", "1")] {
-        let value = field(listener, name)?;
+    for (name, wanted) in [("NoNewPrivs", "1"), ("Threads", "1")] {
+        let value = status_field(listener, name)?;
         ensure!(value == wanted, "{name} {value}");
     }
-    for name in ["Uid:", "Gid:"] {
-        let value = field(listener, name)?;
+    for name in ["Uid", "Gid"] {
+        let value = status_field(listener, name)?;
         ensure!(value.split_whitespace().all(|id| id == NOBODY.to_string()), "{name} {value}");
     }
-    ensure!(field(listener, "Groups:")?.is_empty(), "it has further groups");
+    ensure!(status_field(listener, "Groups")?.is_empty(), "it has further groups");
     for descriptor in std::fs::read_dir(format!("/proc/{listener}/fd"))? {
         let Ok(target) = std::fs::read_link(descriptor?.path()) else { continue };
         let target = target.display().to_string();

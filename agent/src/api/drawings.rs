@@ -21,8 +21,9 @@ const BYTES_MAX: usize = 16 << 20;
 /// A picture of an earlier history is shown for so long: two cycles, of which each makes another history.
 const FORMER_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// By so much the beginning of a picture moves from one to the next.
-const BEGIN_MOVES_S: i64 = 60;
+/// By so much the beginning of a picture moves from one to the next: stretches begin and end with minutes, so
+/// more exactly said, the same ones would be drawn.
+pub const BEGIN_MOVES_S: i64 = 60;
 
 /// What is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

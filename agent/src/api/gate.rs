@@ -35,7 +35,7 @@ impl Gate {
         let mut descriptors = descriptors.into_iter();
         let (end, connection) = (descriptors.next(), descriptors.next());
         let end = end.ok_or_else(|| Malformed("a request without its pair".to_owned()))?;
-        let socket = Socket::new(end).map_err(|error| Malformed(error.to_string()))?;
+        let socket = Socket::new(end).map_err(Malformed::of)?;
         let router = self.router(&asked, connection)?;
         let (bytes, receiver) = mpsc::channel::<Bytes>(1);
         let mut request = asked.request(body_of(receiver))?;

@@ -1,6 +1,6 @@
 //! The history: pain by keys and time, and sums of column families.
 
-use super::drawings::{Encoded, Picture};
+use super::drawings::{BEGIN_MOVES_S, Encoded, Picture};
 use super::problem::Problem;
 use super::reading::bad_query;
 use super::shared::Shared;
@@ -107,8 +107,7 @@ fn since(span_seconds: u64, help: &'static str) -> Result<i64, Problem> {
         bad_query(format!("span_seconds is {span_seconds} but must be {least} to {most}"), help)
     })?;
     let since = Timestamp::now().as_second().saturating_sub(span);
-    // Stretches begin and end with minutes: more exactly said, the same ones end after it.
-    Ok(since - since.rem_euclid(60))
+    Ok(since - since.rem_euclid(BEGIN_MOVES_S))
 }
 
 /// Weeks take tens of milliseconds: other answers do not wait for that, and who asks for the same has the

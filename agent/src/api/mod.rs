@@ -6,7 +6,6 @@
 //! is asked on a unix socket, whose other end is known (see [`control`]), or over TLS by whom the access file
 //! lets (see [`remote`]).
 //!
-//!
 //! Connections are accepted, and TLS and HTTP spoken, by a process without rights (see [`listener`]), which
 //! asks for each request what to answer. Here nothing listens, and nothing foreign is parsed but what the
 //! listener sends (see [`pair`]).

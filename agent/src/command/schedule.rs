@@ -82,9 +82,8 @@ fn values(change: &Change) -> Values {
         let settings = throttle_values(policy, target, &target.name, &KnownThrottles::new()).into_iter();
         let values: Vec<_> = settings.map(|setting| (name(&setting.name), setting.value)).collect();
         let controlled = target.throttles.iter().filter_map(move |throttle| {
-            let (control, ratio) = (throttle.control.as_ref()?, throttle.ratio(policy.throttle_side().0));
-            let range = format!("{} to {} by pressure", control.slowest * ratio, control.fastest * ratio);
-            Some((name(&throttle.name), range))
+            let (slowest, fastest) = throttle.bounds(policy.throttle_side().0)?;
+            Some((name(&throttle.name), format!("{slowest} to {fastest} by pressure")))
         });
         values.into_iter().chain(controlled)
     });

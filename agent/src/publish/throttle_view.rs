@@ -32,12 +32,12 @@ fn views_of(
 
 /// What a throttle's number is made of, where it follows pressure.
 fn numbers(observer: &Observer, throttle: &ThrottlePolicy, pressure: Option<f64>) -> ThrottleView {
-    let Some(control) = &throttle.control else { return ThrottleView::default() };
-    let ratio = throttle.ratio(observer.policy.throttle_side().0);
+    let side = observer.policy.throttle_side().0;
+    let Some((slowest, fastest)) = throttle.bounds(side) else { return ThrottleView::default() };
     ThrottleView {
-        slowest: Some(control.slowest * ratio),
-        fastest: Some(control.fastest * ratio),
-        ratio: Some(ratio),
+        slowest: Some(slowest),
+        fastest: Some(fastest),
+        ratio: Some(throttle.ratio(side)),
         pressure,
         ..ThrottleView::default()
     }

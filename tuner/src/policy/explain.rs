@@ -73,14 +73,13 @@ impl Explained<'_> {
     fn node(&self) -> Vec<Statement> {
         let policy = &self.now;
         let (budget, timing) = (&policy.io_budget, &policy.timing);
-        let whole_budget = |period: &Period| period.io_budget.is_some();
-        let budget_ratio = |period: &Period| period.io_budget_ratio.is_some();
-        let budget_source = self
-            .period("io_budget", whole_budget)
-            .or_else(|| self.period("io_budget_ratio", budget_ratio))
-            .unwrap_or_else(|| self.source(&["io_budget"]));
-        let pain_source = self.period("pain", |period| period.pain.is_some());
-        let ranker_source = self.period("ranker", |period| period.ranker.is_some());
+        let budget_of = |period: &Period| {
+            let multiple = period.io_budget_ratio.map(|_| "io_budget_ratio");
+            period.io_budget.as_ref().map(|_| "io_budget").or(multiple)
+        };
+        let budget_source = self.decided(budget_of, "io_budget");
+        let pain_source = self.decided(|period| period.pain.map(|_| "pain"), "thresholds.pain");
+        let ranker_source = self.decided(|period| period.ranker.map(|_| "ranker"), "ranker");
         let mut said = vec![
             self.periods(),
             Statement {
@@ -89,12 +88,9 @@ impl Explained<'_> {
             },
             Statement {
                 text: format!("a job is worth it from {} of readers' time on", policy.thresholds.pain),
-                source: pain_source.unwrap_or_else(|| self.source(&["thresholds.pain"])),
+                source: pain_source,
             },
-            Statement {
-                text: format!("jobs are ranked by {}", policy.ranker.name()),
-                source: ranker_source.unwrap_or_else(|| self.source(&["ranker"])),
-            },
+            Statement { text: format!("jobs are ranked by {}", policy.ranker.name()), source: ranker_source },
             self.say(
                 &["slice_bytes_max"],
                 format!("one compaction rewrites {} at most, or one file", policy.slice_bytes_max),
@@ -140,8 +136,11 @@ impl Explained<'_> {
         let said = limits.map(|(name, limit)| {
             let limit = limit.as_str().map_or_else(|| limit.to_string(), str::to_owned);
             let field = format!("guards.{name}");
-            let is_given = |period: &Period| fields(serde_json::to_value(&period.guards)).contains_key(&name);
-            let source = self.period(&field, is_given).unwrap_or_else(|| self.source(&[&field]));
+            let given = |period: &Period| {
+                let is_given = fields(serde_json::to_value(&period.guards)).contains_key(&name);
+                is_given.then_some(field.as_str())
+            };
+            let source = self.decided(given, &field);
             Statement { text: format!("guard {name}: {limit}"), source }
         });
         said.collect()
@@ -201,7 +200,7 @@ impl Explained<'_> {
         };
         let own = format!("targets[{number}].mode");
         let written = self.written.targets.get(number).and_then(|target| target.mode);
-        let of_period = self.period("mode", |period| period.mode.is_some());
+        let of_period = self.period(|period| period.mode.map(|_| "mode"));
         let source = match (of_period, written) {
             // A period's mode holds for a target of its own mode only where it does less.
             (Some(_), Some(written)) if written == mode => self.source(&[&own]),
@@ -214,10 +213,8 @@ impl Explained<'_> {
     fn throttle(&self, throttle: &ThrottlePolicy) -> String {
         let (side, why) = self.now.throttle_side();
         let name = &throttle.name;
-        match (&throttle.control, throttle.value(side)) {
-            (Some(control), _) => {
-                let ratio = throttle.ratio(side);
-                let (slowest, fastest) = (control.slowest * ratio, control.fastest * ratio);
+        match (throttle.bounds(side), throttle.value(side)) {
+            (Some((slowest, fastest)), _) => {
                 format!("its {name} follows pressure between {slowest} and {fastest}")
             }
             (None, Some(value)) => format!("its {name} is set to {value}: {why}"),
@@ -235,9 +232,16 @@ impl Explained<'_> {
         line.map_or(Source::Default, Source::Line)
     }
 
-    /// The first open period that gives a value decides it.
-    fn period(&self, field: &str, gives: impl Fn(&Period) -> bool) -> Option<Source> {
-        let (number, period) = self.open.iter().find(|(_, period)| gives(period))?;
+    /// What a period says of a value, else what the policy says.
+    fn decided<'f>(&self, given: impl Fn(&Period) -> Option<&'f str>, path: &str) -> Source {
+        self.period(given).unwrap_or_else(|| self.source(&[path]))
+    }
+
+    /// The first open period that gives a value decides it; `given`: the field that it does so by.
+    fn period<'f>(&self, given: impl Fn(&Period) -> Option<&'f str>) -> Option<Source> {
+        let mut open = self.open.iter();
+        let (number, period, field) =
+            open.find_map(|(number, period)| Some((number, period, given(period)?)))?;
         let line = line_of(self.text, &format!("schedule[{number}].{field}"));
         Some(Source::Period { name: period.name.clone(), line })
     }

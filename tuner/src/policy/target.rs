@@ -306,6 +306,12 @@ impl ThrottlePolicy {
         Some(value)
     }
 
+    /// Between which numbers pressure moves it on one side, the slowest first; `None` where it follows none.
+    pub fn bounds(&self, side: ThrottleSide) -> Option<(f64, f64)> {
+        let (control, ratio) = (self.control.as_ref()?, self.ratio(side));
+        Some((control.slowest * ratio, control.fastest * ratio))
+    }
+
     /// What the numbers of its control are multiplied by on one side.
     pub fn ratio(&self, side: ThrottleSide) -> f64 {
         if side == ThrottleSide::Inside { self.inside_ratio.unwrap_or(1.0) } else { 1.0 }

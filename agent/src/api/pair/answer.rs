@@ -31,8 +31,7 @@ impl Answer {
 
     pub fn response(&self, body: Body) -> Result<Response, Malformed> {
         let mut response = Response::new(body);
-        *response.status_mut() =
-            StatusCode::from_u16(self.status).map_err(|error| Malformed(error.to_string()))?;
+        *response.status_mut() = StatusCode::from_u16(self.status).map_err(Malformed::of)?;
         *response.headers_mut() = headers(&self.headers)?;
         Ok(response)
     }

@@ -21,6 +21,13 @@ use thiserror::Error;
 #[error("a malformed message: {0}")]
 pub struct Malformed(pub String);
 
+impl Malformed {
+    /// For this reason.
+    pub fn of(error: impl std::fmt::Display) -> Malformed {
+        Malformed(error.to_string())
+    }
+}
+
 /// Where somebody has come in; each has a listening socket, and its own rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Door {
@@ -55,12 +62,12 @@ pub enum ToAgent {
 
 /// The message's bytes.
 pub fn encode(message: &impl Serialize) -> Result<Vec<u8>, Malformed> {
-    serde_json::to_vec(message).map_err(|error| Malformed(error.to_string()))
+    serde_json::to_vec(message).map_err(Malformed::of)
 }
 
 /// What the bytes of a message say.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Malformed> {
-    serde_json::from_slice(bytes).map_err(|error| Malformed(error.to_string()))
+    serde_json::from_slice(bytes).map_err(Malformed::of)
 }
 
 /// Bytes of HTTP as a text, a character each: JSON takes no other bytes than those of texts.

@@ -44,9 +44,8 @@ impl Asked {
     /// The request, as a router takes it.
     pub fn request(&self, body: Body) -> Result<Request, Malformed> {
         let mut request = Request::new(body);
-        *request.method_mut() =
-            Method::from_bytes(self.method.as_bytes()).map_err(|error| Malformed(error.to_string()))?;
-        *request.uri_mut() = self.target.parse::<Uri>().map_err(|error| Malformed(error.to_string()))?;
+        *request.method_mut() = Method::from_bytes(self.method.as_bytes()).map_err(Malformed::of)?;
+        *request.uri_mut() = self.target.parse::<Uri>().map_err(Malformed::of)?;
         *request.headers_mut() = headers(&self.headers)?;
         Ok(request)
     }
@@ -64,9 +63,8 @@ pub fn headers(texts: &Headers) -> Result<HeaderMap, Malformed> {
     }
     let mut headers = HeaderMap::with_capacity(texts.len());
     for (name, value) in texts {
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| Malformed(error.to_string()))?;
-        let value =
-            HeaderValue::from_bytes(&bytes_of(value)?).map_err(|error| Malformed(error.to_string()))?;
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(Malformed::of)?;
+        let value = HeaderValue::from_bytes(&bytes_of(value)?).map_err(Malformed::of)?;
         headers.append(name, value);
     }
     Ok(headers)
