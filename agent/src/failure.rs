@@ -75,6 +75,12 @@ impl From<sexton_inspect::error::InspectError> for Failure {
     }
 }
 
+impl From<sexton_execute::ExecuteError> for Failure {
+    fn from(error: sexton_execute::ExecuteError) -> Failure {
+        Failure::new(&error, error.remedy())
+    }
+}
+
 impl From<crate::engine::EngineError> for Failure {
     fn from(error: crate::engine::EngineError) -> Failure {
         Failure::new(&error, error.remedy())

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-use sexton_tuner::policy::{Candidate, Mode, Policy};
+use sexton_tuner::policy::{Candidate, Mode, Policy, ThrottleSide};
 use std::path::{Path, PathBuf};
 
 fn policies() -> PathBuf {
@@ -36,15 +36,44 @@ fn the_default_policy_is_what_applies_without_one() {
 }
 
 #[test]
-fn the_ozone_example_matches_an_ozone_manager_only() {
-    let policy = read(&policies().join("ozone-om.yaml"));
-    let matches = |executable: &str, command_line: &str| {
+fn the_ozone_example_matches_each_of_its_daemons_and_nothing_else() {
+    let policy = read(&policies().join("ozone.yaml"));
+    let entry = |executable: &str, command_line: &str| {
         let executable = executable.into();
         let candidate = Candidate { executable, command_line: command_line.into(), ..Candidate::default() };
-        policy.target_for(&candidate).is_some()
+        policy.target_for(&candidate).map(|target| target.name.clone())
     };
-    let starter = "java -Xmx4g org.apache.hadoop.ozone.om.OzoneManagerStarter";
-    assert!(matches("/usr/lib/jvm/java-17-openjdk-amd64/bin/java", starter));
-    assert!(!matches("/usr/bin/python3", starter));
-    assert!(!matches("/usr/bin/java", "java org.apache.hadoop.ozone.HddsDatanodeService"));
+    let java = "/usr/lib/jvm/java-17-openjdk-amd64/bin/java";
+    for (class, name) in [
+        ("om.OzoneManagerStarter", "ozone-om"),
+        ("hdds.scm.server.StorageContainerManagerStarter", "ozone-scm"),
+        ("ozone.HddsDatanodeService", "ozone-datanode"),
+    ] {
+        let command_line = format!("java -Xmx4g org.apache.hadoop.{class}");
+        assert_eq!(entry(java, &command_line).as_deref(), Some(name));
+        assert_eq!(entry("/usr/bin/python3", &command_line), None);
+    }
+    assert_eq!(entry(java, "java org.apache.hadoop.ozone.recon.ReconServer"), None);
+}
+
+/// The value by night is a multiple of the one by day, and both give way to pressure.
+#[test]
+fn the_ozone_example_has_each_daemon_delete_and_scrub_off_peak() {
+    let policy = read(&policies().join("ozone.yaml"));
+    let throttles = policy.targets.iter().flat_map(|target| &target.throttles);
+    let bounds: Vec<_> = throttles
+        .map(|throttle| {
+            let of = |side| throttle.bounds(side).expect("it follows pressure");
+            (throttle.name.as_str(), of(ThrottleSide::Outside), of(ThrottleSide::Inside))
+        })
+        .collect();
+    let mib = 1_048_576.0;
+    let expected = [
+        ("key_deleting_limit_per_task", (500.0, 5_000.0), (5_000.0, 50_000.0)),
+        ("block_deletion_per_interval_max", (20_000.0, 100_000.0), (100_000.0, 500_000.0)),
+        ("block_deleting_limit_per_interval", (1_000.0, 5_000.0), (4_000.0, 20_000.0)),
+        ("replication_streams_limit", (2.0, 5.0), (4.0, 10.0)),
+        ("scrub_bytes_per_second", (mib, 2.0 * mib), (3.0 * mib, 6.0 * mib)),
+    ];
+    assert_eq!(bounds, expected);
 }

@@ -24,11 +24,13 @@
 #                     somebody else (a timer with `kinit -k -t KEYTAB PRINCIPAL`, k5start)
 #   OZONE_CURL        further arguments of curl, split at spaces: `--negotiate -u :` where the web pages want Kerberos too,
 #                     `--cacert FILE` for https
-# `ozone admin` starts a JVM, twice: four seconds of a processor each, and more than half a minute under
-# CPUQuota=25%. Give the throttle a timeout for that, or the service a larger quota.
+# A change starts a JVM (`ozone admin`), and a second one where the service does not take it: four seconds of a processor
+# each, a quarter of a minute under CPUQuota=25%. Give the throttle a timeout for that, or the service a larger quota.
 set -euo pipefail
 
-# The service applies a change within a second; `ozone admin` itself takes two to start its JVM.
+# How often the service's page is looked at, five times a second: it applies a change within a second.
+conf_attempts_max=10
+# How often a service that is still at it is asked again; `ozone admin` takes two seconds to start its JVM each time.
 status_attempts_max=10
 # The service's own page: it answers at once, or is not there.
 http_seconds_max=10
@@ -158,6 +160,18 @@ reconfig() {
   ozone admin reconfig --service="$service" --address="$address" "$1"
 }
 reconfig start || fail_and_put_back "$service at $address cannot be asked to read its configuration"
+# Its own page says when it has: to ask `ozone admin` for that would start a second JVM.
+after=
+for ((attempt = 1; attempt <= conf_attempts_max; attempt++)); do
+  after=$(effective) || fail_and_put_back "$service does not say what is in force"
+  if [ "$after" = "$value" ]; then
+    echo "$property is $value in $service at $address"
+    exit 0
+  fi
+  sleep 0.2
+done
+
+# Why not is worth the second JVM.
 status=
 for ((attempt = 1; attempt <= status_attempts_max; attempt++)); do
   status=$(reconfig status) || status="$service at $address does not say how far it is"

@@ -87,7 +87,7 @@ fn the_example_policies_are_valid() {
 /// The Ozone Manager opens its snapshots' checkpoints and the database of snapshot diffs for writing.
 #[test]
 fn the_ozone_policy_includes_the_live_database_only() {
-    let text = include_str!("../../policies/ozone-om.yaml");
+    let text = include_str!("../../policies/ozone.yaml");
     let policy = Policy::parse(text).unwrap();
     let target = policy.targets.first().unwrap();
     assert_eq!(target.naming("/data/metadata/om.db"), Naming::Included);

@@ -200,13 +200,12 @@ fn hook_remedy(kind: ErrorKind) -> &'static str {
         ErrorKind::Refused => {
             "the database or column family has been closed or was another one: wait for the next window"
         }
-        ErrorKind::Busy => "wait until the running compaction has ended",
+        ErrorKind::Busy => "wait until what runs has ended",
         ErrorKind::Taken => "stop the other agent, or give it this target's policy",
         ErrorKind::Failed => "see the target's LOG; the option or its value may be unknown to this RocksDB",
         ErrorKind::Unsupported => "this RocksDB does not export its C API: use the executor exec",
         ErrorKind::VersionMismatch => "restart the target, so that it gets this agent's hook",
-        ErrorKind::BadRequest | ErrorKind::NotFound | ErrorKind::Internal => {
-            "report it, with SEXTON_HOOK_LOG's file"
-        }
+        ErrorKind::NotFound => "name another process, or wait until it has what was asked for",
+        ErrorKind::BadRequest | ErrorKind::Internal => "report it, with SEXTON_HOOK_LOG's file",
     }
 }

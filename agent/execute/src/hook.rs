@@ -8,7 +8,7 @@ use sexton_hook_protocol::limits::{ANSWER_WAIT_MAX, STOP_ANSWER_WAIT_MAX};
 use sexton_hook_protocol::{
     COMPACT_FILES, ChangedOption, ColumnFamilyLoad, ColumnFamilyPointers, CompactFiles, CompactRange,
     CompactionState, ErrorKind, FrameError, Hello, LOADS_MAX, OptionChange, PROTOCOL_VERSION, Request,
-    Response, SetOptions, VerifiedColumnFamily, read, write,
+    Response, Scanner, SetOptions, VerifiedColumnFamily, read, write,
 };
 use sexton_inspect::facts::Target;
 use sexton_tuner::evidence::SstFile;
@@ -312,6 +312,29 @@ impl HookClient {
         match self.ask(&Request::ChangedOptions {})? {
             Response::ChangedOptions { options } => Ok(options),
             other => Err(self.unexpected(other, "changed options")),
+        }
+    }
+
+    /// The data scanners of an Ozone DataNode, with their bandwidths.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] in [`ExecuteError::Hook`] where there are none.
+    pub fn scanners(&mut self) -> Result<Vec<Scanner>, ExecuteError> {
+        self.ask_scanners(&Request::Scanners {})
+    }
+
+    /// Gives each of these scanners another bandwidth; what they have then. It lasts until the process ends.
+    ///
+    /// # Errors
+    /// As [`HookClient::scanners`], and [`ErrorKind::BadRequest`] for a bandwidth that is out of bounds.
+    pub fn set_scrub_bandwidth(&mut self, bytes_per_second: u64) -> Result<Vec<Scanner>, ExecuteError> {
+        self.ask_scanners(&Request::SetScrubBandwidth { bytes_per_second })
+    }
+
+    fn ask_scanners(&mut self, request: &Request) -> Result<Vec<Scanner>, ExecuteError> {
+        match self.ask(request)? {
+            Response::Scanners { scanners } => Ok(scanners),
+            other => Err(self.unexpected(other, "data scanners")),
         }
     }
 

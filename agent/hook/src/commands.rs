@@ -9,7 +9,7 @@ use crate::job::{Job, Worker};
 use crate::lease::{Agent, Lease};
 use crate::rocksdb::{Failed, LiveFiles, RocksDb};
 use crate::verify::directory;
-use crate::{log, owner, registered, settable, started};
+use crate::{log, owner, registered, scanners, settable, started};
 use sexton_hook_protocol::{
     COMPACT_FILES_MAX, ColumnFamilyLoad, ColumnFamilyPointers, CompactFiles, CompactRange, ErrorKind, Hello,
     LOADS_MAX, OPTIONS_MAX, PROPERTY_NAME_BYTES_MAX, PROTOCOL_VERSION, Request, Response, SetOptions,
@@ -91,6 +91,10 @@ impl Hook {
             Request::ChangedOptions {} => {
                 self.changed.retain(|database| GUARD.is_changed(database));
                 Response::ChangedOptions { options: self.changed.list() }
+            }
+            Request::Scanners {} => Response::Scanners { scanners: scanners::read()? },
+            Request::SetScrubBandwidth { bytes_per_second } => {
+                Response::Scanners { scanners: scanners::set(bytes_per_second)? }
             }
             Request::Detach {} => return self.detach().map(Answer::Last),
         };
@@ -302,7 +306,7 @@ impl Hook {
     }
 }
 
-/// Whether a request changes something in the target.
+/// Whether a request takes that no other agent acts on the target.
 fn is_acting(request: &Request) -> bool {
     match request {
         Request::Hello { .. }
@@ -311,7 +315,11 @@ fn is_acting(request: &Request) -> bool {
         | Request::Property { .. }
         | Request::Loads { .. }
         | Request::CompactionStatus { .. }
-        | Request::ChangedOptions {} => false,
+        | Request::ChangedOptions {}
+        | Request::Scanners {} => false,
+        // Whoever may ask at all may: it is a value to set and to read, and interferes with nothing that another
+        // agent has begun.
+        Request::SetScrubBandwidth { .. } => false,
         Request::CompactRange(_)
         | Request::CompactFiles(_)
         | Request::Flush { .. }

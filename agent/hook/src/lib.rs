@@ -49,6 +49,7 @@ mod commands;
 mod functions;
 mod guard;
 mod job;
+mod jvm;
 mod lease;
 mod limit;
 pub mod linked;
@@ -63,6 +64,7 @@ mod pages;
 mod panics;
 mod registered;
 mod rocksdb;
+mod scanners;
 mod session;
 mod settable;
 mod socket;
@@ -92,12 +94,13 @@ const PANICKED: c_int = 3;
 /// Returns 0, or 1 for options it does not understand, 2 where it could not start, 3 for a bug.
 ///
 /// # Safety
-/// `options` is null or a string that ends with a NUL byte, as the JVM Tool Interface gives it. The
-/// other arguments are not used.
+/// `vm` is the machine that calls, and `options` is null or a string that ends with a NUL byte, as the JVM
+/// Tool Interface gives them. The last argument is not used.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the name is the JVM Tool Interface's")]
-pub unsafe extern "C" fn Agent_OnAttach(_vm: *mut c_void, options: *const c_char, _: *mut c_void) -> c_int {
+pub unsafe extern "C" fn Agent_OnAttach(vm: *mut c_void, options: *const c_char, _: *mut c_void) -> c_int {
     let outcome = panics::contain(|| {
+        jvm::note(vm);
         let text = if options.is_null() {
             b""
         } else {

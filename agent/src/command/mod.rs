@@ -14,6 +14,7 @@ pub mod policy;
 mod remote;
 pub mod run;
 pub mod schedule;
+pub mod scrub_bandwidth;
 pub mod simulate;
 pub mod targets;
 pub mod throttle;
@@ -47,6 +48,7 @@ sexton top                                  a running agent's targets and worst 
 sexton events --follow                      what a running agent does, line by line
 sexton history --since 7d                   what readers lost in a week, and what was compacted
 sexton throttle                             what slows a running agent's targets down, how far, and why
+sexton scrub-bandwidth --pid 4711 2MiB      an Ozone DataNode's data scanners read 2 MiB a second now
 sexton advise                               what databases are used for, and which compaction suits that
 sexton targets                              which processes have a RocksDB inside
 sexton targets --pid 4711                   what can be read in process 4711, and what cannot, and why
@@ -111,6 +113,8 @@ pub enum Command {
     History(history::HistoryArguments),
     /// Show a running agent's throttles: wanted and observed values, bounds, pressure, and why.
     Throttle(throttle::ThrottleArguments),
+    /// Show or set how many bytes a second the data scanners of an Ozone DataNode may read.
+    ScrubBandwidth(scrub_bandwidth::ScrubBandwidthArguments),
     /// Say what column families are used for, which compaction suits that, and what must not be done.
     Advise(advise::AdviseArguments),
     /// Say what works on this node and in each RocksDB, what does not, why, and what to do.

@@ -6,8 +6,8 @@ use super::walk::locate;
 use super::written::shown;
 use super::{
     ColumnFamilyPolicy, ControlPolicy, CoreShare, DatabasesPolicy, Day, EXEC_PLACEHOLDERS, ExecutorKind,
-    GuardPolicy, IoBudget, LoopTiming, MarginPolicy, Period, Policy, PolicyError, PrefixPolicy, ProbePolicy,
-    THROTTLE_PLACEHOLDER, TargetMatch, TargetPolicy, ThrottlePolicy, TimeSpan,
+    GuardPolicy, IoBudget, LoopTiming, MarginPolicy, PROCESS_PLACEHOLDER, Period, Policy, PolicyError,
+    PrefixPolicy, ProbePolicy, THROTTLE_PLACEHOLDER, TargetMatch, TargetPolicy, ThrottlePolicy, TimeSpan,
 };
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -501,12 +501,12 @@ impl Checker<'_> {
         for (index, entry) in entries.iter().enumerate() {
             let at = |field: &str| format!("{path}[{index}].{field}");
             self.name(&entry.name, &mut names, &at("name"))?;
-            self.command(&entry.command, &[THROTTLE_PLACEHOLDER], &at("command"))?;
+            self.command(&entry.command, &[THROTTLE_PLACEHOLDER, PROCESS_PLACEHOLDER], &at("command"))?;
             let sets_nothing = !entry.command.iter().any(|argument| argument.contains(THROTTLE_PLACEHOLDER));
             let help = format!("put {THROTTLE_PLACEHOLDER} where the value belongs");
             self.refuse_if(sets_nothing, &at("command"), "the command would set no value", help)?;
             if let Some(get) = &entry.get {
-                self.command(get, &[], &at("get"))?;
+                self.command(get, &[PROCESS_PLACEHOLDER], &at("get"))?;
             }
             self.timeout(entry.timeout, &at("timeout"))?;
             self.read_interval(entry, &at("read_interval"))?;

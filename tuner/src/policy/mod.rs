@@ -41,8 +41,8 @@ pub use schedule::{Period, PeriodGuards, ThrottleSide};
 pub use schema::schema;
 pub use sql::{SqlEndpoint, SqlPolicy};
 pub use target::{
-    ColumnFamilyPolicy, EXEC_PLACEHOLDERS, ExecPolicy, ExecutorKind, PrefixPolicy, RemedyKind,
-    THROTTLE_PLACEHOLDER, TargetPolicy, ThrottlePolicy,
+    ColumnFamilyPolicy, EXEC_PLACEHOLDERS, ExecPolicy, ExecutorKind, PROCESS_PLACEHOLDER, PrefixPolicy,
+    RemedyKind, THROTTLE_PLACEHOLDER, TargetPolicy, ThrottlePolicy,
 };
 pub use units::{ByteRate, ByteSize, CoreShare, PainRate, TimeSpan};
 

@@ -15,6 +15,9 @@ pub const EXEC_PLACEHOLDERS: [&str; 5] = ["{begin_hex}", "{end_hex}", "{column_f
 /// Placeholder of a throttle's command for the value to set.
 pub const THROTTLE_PLACEHOLDER: &str = "{value}";
 
+/// Placeholder of a throttle's commands for the target's process.
+pub const PROCESS_PLACEHOLDER: &str = "{pid}";
+
 /// One kind of process and what may be done to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -269,10 +272,10 @@ pub struct ThrottlePolicy {
     /// Instead of `inside` and `outside`: a number that follows pressure. Default: none.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub control: Option<ControlPolicy>,
-    /// Program and arguments, no shell; `{value}` is filled in.
+    /// Program and arguments, no shell; `{value}` and `{pid}` are filled in.
     pub command: Vec<String>,
     /// Program and arguments, no shell, that print the value in force as the target itself tells it: the
-    /// first line of their output. It is asked before the command, whose work is left undone where the wanted
+    /// first line of their output; `{pid}` is filled in. It is asked before the command, whose work is left undone where the wanted
     /// value is in force already, and after it, which has failed where the value is another one; and every
     /// `read_interval`. What it told before the first change is restored when the throttle is not wanted any
     /// more or the agent ends, unless somebody else has set another value. Default: none, a command that ends

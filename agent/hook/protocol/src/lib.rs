@@ -25,14 +25,14 @@ pub use frame::{FrameError, decode, encode, read, write};
 pub use key::{KeyBytes, KeyError};
 pub use message::{
     BottommostLevelCompaction, ChangedOption, ColumnFamilyLoad, ColumnFamilyPointers, CompactFiles,
-    CompactRange, CompactionState, ErrorKind, Finished, Hello, OptionChange, Request, Response, SetOptions,
-    SstFile, VerifiedColumnFamily,
+    CompactRange, CompactionState, ErrorKind, Finished, Hello, OptionChange, Request, Response, Scanner,
+    SetOptions, SstFile, VerifiedColumnFamily,
 };
 
 /// Version of this protocol; both sides must have the same, there is no negotiation: the agent brings
 /// its own hook along. An attached hook of another version is detached and replaced, a preloaded one by a
 /// restart of its host.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 
 /// The option by which a compaction is cancelled, as it is named among the functions that a hook has found or
 /// misses.
@@ -82,3 +82,13 @@ pub const OPTIONS_MAX: usize = 16;
 /// Options that the hook puts back when the agent is gone, all databases together: a few each in Ozone's some
 /// 30 column families.
 pub const CHANGED_OPTIONS_MAX: usize = 256;
+
+/// Data scanners that are told of: a DataNode has one a volume, and at most some 60 disks.
+pub const SCANNERS_MAX: usize = 128;
+
+/// Least bandwidth of a data scanner, in bytes a second. Ozone's default is 5 MiB; with less than this a
+/// container of 5 GiB would take a day.
+pub const SCRUB_BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
+
+/// The greatest one, far above what a disk gives.
+pub const SCRUB_BYTES_PER_SECOND_MAX: u64 = 16 * 1024 * 1024 * 1024;

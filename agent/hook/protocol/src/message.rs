@@ -68,6 +68,15 @@ pub enum Request {
     /// The options that would be put back if the agent were gone; answered by [`Response::ChangedOptions`].
     /// An agent that wants to keep them asks now and then: one that is silent counts as gone.
     ChangedOptions {},
+    /// How many bytes a second the data scanners of an Ozone DataNode may read; answered by
+    /// [`Response::Scanners`].
+    Scanners {},
+    /// Give each of these scanners another bandwidth, which lasts until the process ends; answered by
+    /// [`Response::Scanners`] with what holds then. It is not put back when the agent is gone.
+    SetScrubBandwidth {
+        /// [`crate::SCRUB_BYTES_PER_SECOND_MIN`] to [`crate::SCRUB_BYTES_PER_SECOND_MAX`].
+        bytes_per_second: u64,
+    },
     /// Cancel what runs, take the guard out of the target, stop listening; answered by
     /// [`Response::Done`], then the connection closes. A hook of another version can be brought in then.
     /// Understood without a [`Request::Hello`], from any agent's version.
@@ -230,6 +239,11 @@ pub enum Response {
         /// since is not among them.
         options: Vec<ChangedOption>,
     },
+    /// To [`Request::Scanners`] and [`Request::SetScrubBandwidth`].
+    Scanners {
+        /// One to [`crate::SCANNERS_MAX`].
+        scanners: Vec<Scanner>,
+    },
     /// To requests that have nothing to tell but that they were done.
     Done {},
     /// To any request that was not done.
@@ -239,6 +253,16 @@ pub enum Response {
         /// For people: one line, cause first.
         message: String,
     },
+}
+
+/// A data scanner of an Ozone DataNode: it reads what is stored on one volume, over and over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scanner {
+    /// The name of its thread, which names the volume; its first 170 characters.
+    pub name: String,
+    /// How much it may read.
+    pub bytes_per_second: u64,
 }
 
 /// The hook about itself.
@@ -351,7 +375,7 @@ pub enum ErrorKind {
     Failed,
     /// This RocksDB does not export what it would take.
     Unsupported,
-    /// No compaction has that id.
+    /// No compaction has that id, or no data scanner runs.
     NotFound,
     /// The hook could not do its own part.
     Internal,
@@ -363,7 +387,7 @@ mod tests {
     use super::*;
     use crate::{
         CHANGED_OPTIONS_MAX, COLUMN_FAMILY_NAME_BYTES_MAX, COMPACT_FILES_MAX, KEY_BYTES_MAX, OPTIONS_MAX,
-        PAGE_BYTES_MAX, decode, encode,
+        PAGE_BYTES_MAX, SCANNERS_MAX, decode, encode,
     };
 
     /// More than the name and the value of any option have.
@@ -447,6 +471,8 @@ mod tests {
             name: "\u{1}".repeat(OPTION_NAME_BYTES_MAX),
         };
         assert!(encode(&Response::ChangedOptions { options: vec![changed; CHANGED_OPTIONS_MAX] }).is_ok());
+        let scanner = Scanner { name: "\u{1}".repeat(170), bytes_per_second: u64::MAX };
+        assert!(encode(&Response::Scanners { scanners: vec![scanner; SCANNERS_MAX] }).is_ok());
         let file = SstFile {
             number: u64::MAX,
             column_family: name,
