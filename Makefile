@@ -2,7 +2,7 @@
 # Everything is built with the same arguments, so that RocksDB's C++ and Polars are built once.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build build build-demo demo demo-web test unit simulate fuzz e2e lint bench-api bench-footprint bench-guard bench-overhead bench-plan bench-workloads test-api test-hostile test-kernels test-monitoring test-package test-web deb
+.PHONY: help setup setup-build build build-demo demo demo-web test unit simulate fuzz e2e lint bench-api bench-footprint bench-guard bench-overhead bench-plan bench-workloads test-api test-hostile test-kernels test-monitoring test-ozone test-package test-web deb
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
@@ -125,6 +125,11 @@ bench-footprint: build ## What the idle agent takes: memory, processor time; the
 test-hostile: build ## Ten minutes beside a program that does all it can to the agent (root); make test runs ten seconds of it.
 	SEXTON_HOSTILE_SECONDS=600 CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(AS_ROOT)" \
 	    cargo test $(BUILD) --test hostile_host -- --nocapture
+
+test-ozone: build ## A real Apache Ozone 2.2.0, whose lists are healed, and which deletes and scrubs by peak, off-peak and pressure (root, 15 min).
+	tests/setup.sh ozone
+	SEXTON_TOOLS="$(TOOLS)" $(AS_ROOT) unshare --net -- \
+	    sh -c 'ip link set lo up && exec "$$0"' $(abspath $(PROGRAMS))/sexton-test-ozone
 
 test-package: setup deb ## The package in a fresh Debian 12 under systemd: installed, acts, hangs, is purged; and made twice alike (root, 20 min).
 	tests/package/twice.sh $(abspath $(PROGRAMS))/..

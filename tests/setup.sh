@@ -5,10 +5,11 @@
 #   tests/setup.sh build    what `make build` and `make demo` need
 #   tests/setup.sh test     that, and what `make test` needs on top
 #   tests/setup.sh web      that, and what `make test-web` needs
+#   tests/setup.sh ozone    what `make test` needs, and what `make test-ozone` needs on top
 #   tests/setup.sh deb      what `make build` needs, and what `make deb` needs on top
 set -euo pipefail
 
-stage=${1:?usage: tests/setup.sh build|test|web|deb}
+stage=${1:?usage: tests/setup.sh build|test|web|ozone|deb}
 tools=${SEXTON_TOOLS:-$HOME/.cache/sexton-tools}
 rocksdbjni=(7.7.3 10.10.1.1 11.8.1)
 cargo_deny=0.20.2
@@ -70,6 +71,9 @@ if [ "$stage" = web ]; then
     want npm "fetches Vite, TypeScript and Playwright" npm
     want chromium "shows the dashboard in its test" chromium
 fi
+if [ "$stage" = ozone ]; then
+    want iproute2 "gives the test a network of its own" ip
+fi
 if [ ${#missing[@]} -gt 0 ]; then
     command -v apt-get >/dev/null ||
         fail "these packages are missing and there is no apt-get: ${missing[*]}" "install their like by hand"
@@ -118,6 +122,14 @@ for version in "${rocksdbjni[@]}"; do
             -Dmdep.useBaseVersion=true
     fi
 done
+
+if [ "$stage" = ozone ] && ! cmp -s tests/ozone/pom.xml "$tools/ozone/pom.xml"; then
+    say "fetching Apache Ozone's libraries into $tools (230 MB): its daemons run in the test"
+    rm -rf "$tools/ozone"
+    mvn -q -B -f tests/ozone/pom.xml dependency:copy-dependencies -DincludeScope=runtime \
+        -DoutputDirectory="$tools/ozone/lib"
+    cp tests/ozone/pom.xml "$tools/ozone/pom.xml"
+fi
 
 # wheel PACKAGE PLATFORM SHA256 DIRECTORY: unpacks what PyPI has built of a Python package; its code is not run.
 wheel() {

@@ -19,6 +19,7 @@ pub mod linked;
 pub mod loop_device;
 pub mod machine;
 pub mod mariadb;
+pub mod metric_endpoint;
 pub mod musl_host;
 pub mod opened;
 pub mod options_file;

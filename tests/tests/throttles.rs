@@ -10,10 +10,9 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use sexton_tests::agent::{self, Agent, count, list, number, text};
+use sexton_tests::metric_endpoint;
 use sexton_tests::state;
 use sexton_tests::workload::Workload;
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -214,24 +213,6 @@ const FASTEST: i64 = 1000;
 const STEP_MAX: i64 = 225;
 const FORMER: &str = "5000";
 
-/// A Prometheus endpoint with one metric, for as long as the test's process lives.
-fn serve_metric(value: Arc<AtomicU64>) -> Result<String> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let endpoint = format!("http://{}/prom", listener.local_addr()?);
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let mut request = [0; 1024];
-            let _ = stream.set_read_timeout(Some(LIMIT));
-            if stream.read(&mut request).is_ok() {
-                let value = value.load(Ordering::Relaxed);
-                let body = format!("# TYPE queue_length gauge\nqueue_length{{queue=\"rpc\"}} {value}\n");
-                let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-            }
-        }
-    });
-    Ok(endpoint)
-}
-
 /// A throttle that follows a metric; its command appends each value to a file beside the one that it sets.
 fn controlled(
     mode: &str,
@@ -292,7 +273,7 @@ fn a_throttle_follows_pressure_step_by_step_and_somebody_else_is_noticed() -> Re
     let (pid, file) = (workload.process.pid(), path.join("limit"));
     std::fs::write(&file, FORMER)?;
     let queue = Arc::new(AtomicU64::new(0));
-    let endpoint = serve_metric(Arc::clone(&queue))?;
+    let endpoint = metric_endpoint::serve(Arc::clone(&queue))?;
     let policy = |mode: &str, when: (&str, &str)| controlled(mode, when, pid, &file, &endpoint);
 
     // Without pressure it is as fast as it may be, and under pressure as slow, and then fast again.

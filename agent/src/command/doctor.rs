@@ -12,7 +12,8 @@ pub struct DoctorArguments {
     /// Look only at this process.
     #[arg(long)]
     pid: Option<u32>,
-    /// The policy (YAML) to act by: whether the servers that it names would take statements is found out.
+    /// The policy (YAML) to act by: whether the servers that it names would take statements is found out, and
+    /// whether the values of its throttles can be read: of targets in mode act, by its commands.
     #[arg(long)]
     policy: Option<PathBuf>,
     /// Print one JSON object instead of text.

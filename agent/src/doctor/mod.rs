@@ -14,6 +14,7 @@ mod privileges;
 mod report;
 mod target;
 mod text;
+mod throttles;
 
 pub use finding::{Answer, Finding};
 pub use report::{
@@ -38,7 +39,7 @@ struct Means {
 }
 
 /// Looks at the kernel, at our rights, and at one process or all of them. With a policy, servers that it
-/// names for a target are asked how they stand. A process that does not answer is one that is refused.
+/// names for a target are asked how they stand, and values of throttles are read by its commands. A process that does not answer is one that is refused.
 pub fn examine(pid: Option<u32>, policy: Option<Policy>) -> Report {
     let features = KernelFeatures::probe();
     let placing = Placing::try_out(&features);

@@ -61,6 +61,8 @@ pub struct TargetReport {
     pub databases: Vec<DatabaseReport>,
     /// Ways to act on it, and whether each would work.
     pub executors: Vec<Finding>,
+    /// Whether the values of the policy's throttles can be read.
+    pub throttles: Vec<Finding>,
 }
 
 /// One function that is probed, or would be.

@@ -6,6 +6,7 @@ use super::executors;
 use super::finding::Finding;
 use super::prices::Placing;
 use super::report::{ProbeReport, TargetReport, ThreadsReport};
+use super::throttles;
 use sexton_execute::perf_level::LEVEL_COUNTS;
 use sexton_inspect::facts::{CountSource, ProbeSite, ProbeSites, RocksDbModule, Target};
 use sexton_inspect::layout::check_invariants;
@@ -25,6 +26,7 @@ pub fn examine(target: &Target, sentinel: &mut Result<Sentinel, String>, means: 
         findings: findings(module, &reading, &means.features),
         databases: databases::reports(&target.databases),
         executors: executors::findings(target, means.policy.as_ref()),
+        throttles: throttles::findings(target, means.policy.as_ref()),
     }
 }
 

@@ -112,6 +112,7 @@ impl Text {
         }
         self.findings(&target.findings);
         self.findings(&target.executors);
+        self.findings(&target.throttles);
         self.gaps(&target.facts);
     }
 

@@ -1,0 +1,76 @@
+//! What the daemons say of themselves, over their own web pages and the kernel's: never what Sexton says.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use sexton_tests::http;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Web pages of the Ozone Manager, the Storage Container Manager and the DataNode.
+pub const OM: u16 = 9874;
+pub const SCM: u16 = 9876;
+pub const DATANODE: u16 = 9882;
+
+fn get(port: u16, path: &str) -> Result<String> {
+    http::get(SocketAddr::from(([127, 0, 0, 1], port)), path)
+}
+
+/// The value of a property that is in force.
+pub fn in_force(port: u16, property: &str) -> Result<String> {
+    let page = get(port, &format!("/conf?name={property}"))?;
+    let value = page.split_once("<value>").and_then(|(_, rest)| rest.split_once("</value>"));
+    Ok(value.with_context(|| format!("no value of {property}: {page}"))?.0.to_owned())
+}
+
+/// A number of a bean whose name ends so.
+pub fn bean(port: u16, name: &str, attribute: &str) -> Result<u64> {
+    let page: Value = serde_json::from_str(&get(port, "/jmx")?)?;
+    let beans = page.get("beans").and_then(Value::as_array).context("no beans")?;
+    let is_it = |bean: &&Value| bean.get("name").and_then(Value::as_str).is_some_and(|it| it.ends_with(name));
+    let bean = beans.iter().find(is_it).with_context(|| format!("no bean {name}"))?;
+    bean.get(attribute).and_then(Value::as_u64).with_context(|| format!("{name} has no {attribute}: {bean}"))
+}
+
+/// Entries that the Ozone Manager's iterators have stepped over, as its RocksDB counts them: a tombstone, and what
+/// it hides.
+pub fn skipped() -> Result<u64> {
+    bean(OM, "Rocksdb_om.db", "NUMBER_ITER_SKIP")
+}
+
+/// Keys that the key deleting service has taken out for good.
+pub fn keys_purged() -> Result<u64> {
+    bean(OM, "DeletingServiceMetrics", "NumKeysPurged")
+}
+
+/// The DataNode's data scanner, a thread.
+pub struct Scanner {
+    io: PathBuf,
+}
+
+impl Scanner {
+    /// Of a DataNode with one volume.
+    pub fn of(datanode: u32) -> Result<Scanner> {
+        let threads = std::fs::read_dir(format!("/proc/{datanode}/task"))?;
+        let is_it = |path: &PathBuf| {
+            std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.starts_with("ContainerData"))
+        };
+        let thread = threads.flatten().map(|thread| thread.path()).find(is_it);
+        Ok(Scanner { io: thread.context("the DataNode has no data scanner")?.join("io") })
+    }
+
+    /// Bytes that it has read since it began, as the kernel counts them.
+    fn bytes_read(&self) -> Result<u64> {
+        let io = std::fs::read_to_string(&self.io).context("reading what the scanner has read")?;
+        let line = io.lines().find_map(|line| line.strip_prefix("rchar: ")).context("no rchar")?;
+        Ok(line.trim().parse()?)
+    }
+
+    /// Bytes a second that it reads, over some time; it has been at it for a second before.
+    pub fn bytes_per_second(&self, over: Duration) -> Result<f64> {
+        let (begin, before) = (Instant::now(), self.bytes_read()?);
+        std::thread::sleep(over);
+        let bytes = self.bytes_read()? - before;
+        Ok(bytes as f64 / begin.elapsed().as_secs_f64())
+    }
+}
