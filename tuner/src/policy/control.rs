@@ -2,6 +2,7 @@
 //! [`crate::limits::controller`].
 
 use super::TimeSpan;
+use super::units::{number_or_size, number_or_size_schema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,10 +11,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ControlPolicy {
-    /// Number under full pressure. It is the greater one of the two for what slows the target down, such as a
-    /// pause between requests.
+    /// Number under full pressure; of bytes also a size with its unit, such as `2MiB`. It is the greater one of
+    /// the two for what slows the target down, such as a pause between requests.
+    #[serde(deserialize_with = "number_or_size")]
+    #[schemars(schema_with = "number_or_size_schema")]
     pub slowest: f64,
     /// Number without any pressure.
+    #[serde(deserialize_with = "number_or_size")]
+    #[schemars(schema_with = "number_or_size_schema")]
     pub fastest: f64,
     /// Greatest change at once, as a share of the range between the two, above 0, to 1. A number that lies
     /// beyond the range is put to its border at once. Default: 0.25.
@@ -63,5 +68,24 @@ impl WhenChanged {
     /// Whether it is the default.
     pub(super) fn is_insist(&self) -> bool {
         *self == WhenChanged::Insist
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_number_is_taken_as_it_is_and_a_size_in_bytes() {
+        let read = |text: &str| serde_yaml::from_str::<ControlPolicy>(text);
+        let control = read("{ slowest: 0.5, fastest: 2MiB }").unwrap();
+        assert_eq!((control.slowest, control.fastest), (0.5, 2_097_152.0));
+        assert_eq!(read("{ slowest: -7, fastest: 12 }").unwrap().slowest, -7.0);
+        let written = serde_yaml::to_string(&control).unwrap();
+        assert_eq!(read(&written).unwrap(), control);
+        let error = read("{ slowest: 1MB, fastest: 2MiB }").unwrap_err().to_string();
+        assert!(error.contains("1MB"), "{error}");
+        assert!(read("{ slowest: [], fastest: 1 }").is_err());
     }
 }

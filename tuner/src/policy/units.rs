@@ -6,6 +6,7 @@
 
 use super::error::Complaint;
 use super::written::{Written, shown, written};
+use serde::{Deserializer, de};
 use std::time::Duration;
 
 /// Names of units with how much each is, greatest first.
@@ -212,6 +213,44 @@ impl std::fmt::Display for CoreShare {
 }
 
 written!(CoreShare, "^[0-9]+([.][0-9]{1,4})?%$", "A share of one processor core in percent.");
+
+/// A number as it is, or a size in bytes with its unit: what a throttle sets is bytes, or milliseconds, or a
+/// count, and Sexton does not know which.
+pub(super) fn number_or_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    struct Number;
+
+    impl de::Visitor<'_> for Number {
+        type Value = f64;
+
+        fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            formatter.write_str("a number, or a size such as 2MiB (B, KiB, MiB, GiB, TiB)")
+        }
+
+        fn visit_f64<E: de::Error>(self, number: f64) -> Result<f64, E> {
+            Ok(number)
+        }
+
+        fn visit_u64<E: de::Error>(self, number: u64) -> Result<f64, E> {
+            Ok(number as f64)
+        }
+
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<f64, E> {
+            Ok(number as f64)
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<f64, E> {
+            ByteSize::read(text).map(|size| size.bytes() as f64).map_err(E::custom)
+        }
+    }
+
+    deserializer.deserialize_any(Number)
+}
+
+/// The schema of [`number_or_size`].
+pub(super) fn number_or_size_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let (number, size) = (generator.subschema_for::<f64>(), generator.subschema_for::<ByteSize>());
+    schemars::json_schema!({ "anyOf": [number, size] })
+}
 
 /// Reads `64MiB/s`: a whole number, a unit, and the suffix.
 fn read_quantity(text: &str, units: &Units, suffix: &str, expected: &str) -> Result<u64, Complaint> {
