@@ -2,7 +2,7 @@
 
 use sexton::command::{
     Command, advise, completions, doctor, events, history, man, observe, plan, policy, run, schedule,
-    scrub_bandwidth, simulate, targets, throttle, top,
+    scrub_bandwidth, simulate, targets, thread_priority, throttle, top,
 };
 use signal_hook::consts::SIGPIPE;
 use std::process::ExitCode;
@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         Command::History(arguments) => history::run(arguments),
         Command::Throttle(arguments) => throttle::run(arguments),
         Command::ScrubBandwidth(arguments) => scrub_bandwidth::run(arguments),
+        Command::ThreadPriority(arguments) => thread_priority::run(arguments),
         Command::Advise(arguments) => advise::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Targets(arguments) => targets::run(arguments),

@@ -194,7 +194,17 @@ impl Workload {
 
     /// The same with further arguments and variables in its environment.
     pub fn start_with(start: Start<'_>, arguments: &[&str], variables: &[(&str, &Path)]) -> Result<Workload> {
-        let mut command = Command::new(artifact::built("sexton-queue-workload")?);
+        let command = Command::new(artifact::built("sexton-queue-workload")?);
+        Workload::start_by(command, start, arguments, variables)
+    }
+
+    /// The same by a command that ends up as the program.
+    fn start_by(
+        mut command: Command,
+        start: Start<'_>,
+        arguments: &[&str],
+        variables: &[(&str, &Path)],
+    ) -> Result<Workload> {
         command.arg("--directory").arg(start.directory);
         command.args(["--keys".to_owned(), start.keys.to_string()]);
         command.args(["--seconds".to_owned(), start.seconds.to_string()]);
@@ -210,14 +220,23 @@ impl Workload {
 
     /// A small queue without the hook, whose readers lose hardly anything, once it is paced.
     pub fn small(directory: &Path) -> Result<Workload> {
+        Workload::small_by(Command::new(artifact::built("sexton-queue-workload")?), directory)
+    }
+
+    /// The same without any capability, as a program has it that is not root's.
+    pub fn small_without_capabilities(directory: &Path) -> Result<Workload> {
+        let mut command = Command::new(artifact::installed("setpriv", "util-linux")?);
+        command
+            .args(["--inh-caps=-all", "--bounding-set=-all"])
+            .arg(artifact::built("sexton-queue-workload")?);
+        Workload::small_by(command, directory)
+    }
+
+    fn small_by(command: Command, directory: &Path) -> Result<Workload> {
         const SECONDS: u64 = 400;
-        let mut workload = Workload::start(Start {
-            directory,
-            keys: 1_000,
-            seconds: SECONDS,
-            preload: None,
-            stderr: Stdio::inherit(),
-        })?;
+        let start =
+            Start { directory, keys: 1_000, seconds: SECONDS, preload: None, stderr: Stdio::inherit() };
+        let mut workload = Workload::start_by(command, start, &[], &[])?;
         workload.second(START_LIMIT)?;
         Ok(workload)
     }

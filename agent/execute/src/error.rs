@@ -116,6 +116,13 @@ pub enum ExecuteError {
         /// How the command that set it ended.
         words: String,
     },
+    /// The priorities of a process' threads.
+    #[error("process {pid}: {reason}")]
+    Threads {
+        pid: u32,
+        /// Which thread, and why not.
+        reason: String,
+    },
     #[error(transparent)]
     Keeper(#[from] KeeperError),
     #[error("the executor {executor} cannot {what}")]
@@ -186,6 +193,10 @@ impl ExecuteError {
             Self::Template { .. } => "correct the command in the policy".into(),
             Self::Spawn { .. } | Self::Command { .. } | Self::NotInForce { .. } => {
                 "try the command by hand, as the agent's user".into()
+            }
+            Self::Threads { .. } => {
+                "name threads as /proc/PID/task/*/comm has them, and run as the process' user, or with CAP_SYS_NICE"
+                    .into()
             }
             Self::NotRead { error, .. } => error.remedy(),
             Self::Keeper(error) => error.remedy().into(),

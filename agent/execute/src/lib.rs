@@ -8,6 +8,8 @@
 //! - `sql`: statements to a MyRocks server.
 //! - [`perf_level`]: a process that writes one byte a thread, and puts it back whatever happens to the agent.
 //!
+//! Beside them stand the priorities of a process' [`Threads`], which a policy's commands change.
+//!
 //! A new executor is a file here, its lines in this one, and its kind in the policy.
 
 mod attach;
@@ -30,6 +32,7 @@ mod sql_trouble;
 mod standstill;
 mod task;
 mod template;
+mod thread_priority;
 mod words;
 
 pub use attach::check as check_attachable;
@@ -47,6 +50,7 @@ pub use task::{
     CommandEnd, CompactTask, FlushTask, HandlePointers, JobEnd, JobId, JobOutcome, JobStatus, OptionTask,
     PerfLevelTask, Progress, SettingTask, Task, ThrottleTask,
 };
+pub use thread_priority::{IoPriority, Threads};
 
 use perf_level::PerfLevelExecutor;
 use sexton_tuner::policy::{ExecutorKind, TargetPolicy};

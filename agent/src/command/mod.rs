@@ -17,6 +17,7 @@ pub mod schedule;
 pub mod scrub_bandwidth;
 pub mod simulate;
 pub mod targets;
+pub mod thread_priority;
 pub mod throttle;
 pub mod top;
 
@@ -49,6 +50,8 @@ sexton events --follow                      what a running agent does, line by l
 sexton history --since 7d                   what readers lost in a week, and what was compacted
 sexton throttle                             what slows a running agent's targets down, how far, and why
 sexton scrub-bandwidth --pid 4711 2MiB      an Ozone DataNode's data scanners read 2 MiB a second now
+sexton thread-priority io --pid 4711 --threads 'rocksdb:low*' 7
+                                            its compactions are the last that its disk serves
 sexton advise                               what databases are used for, and which compaction suits that
 sexton targets                              which processes have a RocksDB inside
 sexton targets --pid 4711                   what can be read in process 4711, and what cannot, and why
@@ -115,6 +118,8 @@ pub enum Command {
     Throttle(throttle::ThrottleArguments),
     /// Show or set how many bytes a second the data scanners of an Ozone DataNode may read.
     ScrubBandwidth(scrub_bandwidth::ScrubBandwidthArguments),
+    /// Show or set the priorities of a process' threads by their names, those that compact for instance.
+    ThreadPriority(thread_priority::ThreadPriorityArguments),
     /// Say what column families are used for, which compaction suits that, and what must not be done.
     Advise(advise::AdviseArguments),
     /// Say what works on this node and in each RocksDB, what does not, why, and what to do.

@@ -1,7 +1,6 @@
 //! What the daemons say of themselves, over their own web pages and the kernel's: never what Sexton says.
 
 use anyhow::{Context, Result};
-use serde_json::Value;
 use sexton_tests::http;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,24 +22,23 @@ pub fn in_force(port: u16, property: &str) -> Result<String> {
     Ok(value.with_context(|| format!("no value of {property}: {page}"))?.0.to_owned())
 }
 
-/// A number of a bean whose name ends so.
-pub fn bean(port: u16, name: &str, attribute: &str) -> Result<u64> {
-    let page: Value = serde_json::from_str(&get(port, "/jmx")?)?;
-    let beans = page.get("beans").and_then(Value::as_array).context("no beans")?;
-    let is_it = |bean: &&Value| bean.get("name").and_then(Value::as_str).is_some_and(|it| it.ends_with(name));
-    let bean = beans.iter().find(is_it).with_context(|| format!("no bean {name}"))?;
-    bean.get(attribute).and_then(Value::as_u64).with_context(|| format!("{name} has no {attribute}: {bean}"))
+/// A metric of the Ozone Manager, without regard to labels. Its `/jmx` is up to ten seconds old, and this is not.
+fn metric(name: &str) -> Result<u64> {
+    let page = get(OM, "/prom")?;
+    let values = page.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')?.split_once("} "));
+    let value = values.map(|(_, value)| value.trim()).next().with_context(|| format!("no metric {name}"))?;
+    Ok(value.parse::<f64>().with_context(|| format!("{name} is {value}"))? as u64)
 }
 
 /// Entries that the Ozone Manager's iterators have stepped over, as its RocksDB counts them: a tombstone, and what
 /// it hides.
 pub fn skipped() -> Result<u64> {
-    bean(OM, "Rocksdb_om.db", "NUMBER_ITER_SKIP")
+    metric("rocksdb_om_db_number_iter_skip")
 }
 
 /// Keys that the key deleting service has taken out for good.
 pub fn keys_purged() -> Result<u64> {
-    bean(OM, "DeletingServiceMetrics", "NumKeysPurged")
+    metric("deleting_service_metrics_num_keys_purged")
 }
 
 /// The DataNode's data scanner, a thread.

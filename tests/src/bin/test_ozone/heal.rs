@@ -62,10 +62,10 @@ pub fn run(
             let is_late = begin.elapsed() >= LIMIT;
             ensure!(
                 !is_late,
-                "lists of {bucket} stepped over {} entries and step over {} still; the agent did {}",
+                "lists of {bucket} stepped over {} entries and step over {} still; the agent did {:?}",
                 before.skipped,
                 now.skipped,
-                phases.agent.get("/api/v1/actions")?
+                in_short(&phases.agent.get("/api/v1/actions")?)?
             );
         };
         phases.say(&format!(
@@ -96,4 +96,10 @@ fn only_the_live_database(actions: &Value) -> Result<()> {
         count += 1;
     }
     (count > 0).then_some(()).context("lists were healed by nobody")
+}
+
+/// What an agent did, and what came of it.
+fn in_short(actions: &Value) -> Result<Vec<String>> {
+    let words = |action| ["/action", "/subject", "/state"].map(|field| text(action, field)).join(" ");
+    Ok(list(actions, "actions")?.iter().map(words).collect())
 }
