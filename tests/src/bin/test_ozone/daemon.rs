@@ -1,6 +1,6 @@
 //! What the daemons say of themselves, over their own web pages and the kernel's: never what Sexton says.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use sexton_tests::http;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,7 +22,10 @@ pub fn in_force(port: u16, property: &str) -> Result<String> {
     Ok(value.with_context(|| format!("no value of {property}: {page}"))?.0.to_owned())
 }
 
-/// A metric of the Ozone Manager, without regard to labels. Its `/jmx` is up to ten seconds old, and this is not.
+/// How old a metric of Ozone's may be, and some more.
+pub const METRICS_AGE: Duration = Duration::from_secs(12);
+
+/// A metric of the Ozone Manager, without regard to labels.
 fn metric(name: &str) -> Result<u64> {
     let page = get(OM, "/prom")?;
     let values = page.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')?.split_once("} "));
@@ -36,8 +39,27 @@ pub fn skipped() -> Result<u64> {
     metric("rocksdb_om_db_number_iter_skip")
 }
 
-/// Keys that the key deleting service has taken out for good.
-pub fn keys_purged() -> Result<u64> {
+/// Keys that the key deleting service takes out for good, a second. Its metric is read when it changes, and when it does
+/// again after so long.
+pub fn keys_purged_per_second(over: Duration) -> Result<f64> {
+    let changed = || {
+        let (begin, before) = (Instant::now(), keys_purged()?);
+        while begin.elapsed() < 3 * METRICS_AGE {
+            let now = keys_purged()?;
+            if now != before {
+                return Ok((Instant::now(), now));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        bail!("the key deleting service has taken nothing out for good in {:?}", begin.elapsed())
+    };
+    let (begin, before) = changed()?;
+    std::thread::sleep(over.saturating_sub(METRICS_AGE));
+    let (end, after) = changed()?;
+    Ok((after - before) as f64 / (end - begin).as_secs_f64())
+}
+
+fn keys_purged() -> Result<u64> {
     metric("deleting_service_metrics_num_keys_purged")
 }
 
