@@ -37,8 +37,8 @@ use std::time::{Duration, Instant};
 
 /// Inputs where nobody says: some seconds.
 const RUNS: u64 = 800;
-/// Of a thousand inputs so many go each way. A process for each mapped file takes milliseconds, and a database
-/// that cannot be opened is tried four times; SST files are read by the dozen.
+/// Of a thousand inputs so many go each way. A process for each mapped file takes milliseconds, and a
+/// database that cannot be opened is tried four times; SST files are read by the dozen.
 const PER_MILLE: [(&str, u64); 5] =
     [("elf", 50), ("manifest", 5), ("properties", 545), ("index", 200), ("http", 200)];
 /// What asks may have at most.
@@ -419,7 +419,8 @@ fn end_of_listener(agent: &Agent) -> Result<OwnedFd> {
 }
 
 /// What a listener that somebody has taken over might send. One message that is none ends it, and the agent
-/// starts another one after a pause that doubles: there are as many changed messages as so many listeners take.
+/// starts another one after a pause that doubles: there are as many changed messages as so many listeners
+/// take.
 fn frames(agent: &Agent, listeners: u64, seed: u64) -> Result<Tally> {
     let request = json!({ "Request": { "door": "Reading", "peer": null, "method": "GET", "target": "/healthz",
         "headers": [["host", agent.address.to_string()]] } });

@@ -1,9 +1,9 @@
-//! Files that processes have mapped are examined by processes that can do nothing else: what a file is made to
-//! do harms none of the agent's own, and who examines it has no rights.
+//! Files that processes have mapped are examined by processes that can do nothing else: what a file is made
+//! to do harms none of the agent's own, and who examines it has no rights.
 //!
-//! Method: real processes with files of that kind, beside the real agent. What its own threads took is what the
-//! kernel says of them; what a child may do is what `/proc` says of it while it runs. A child is killed or
-//! stopped where the file gives it most to do.
+//! Method: real processes with files of that kind, beside the real agent. What its own threads took is what
+//! the kernel says of them; what a child may do is what `/proc` says of it while it runs. A child is killed
+//! or stopped where the file gives it most to do.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;

@@ -29,8 +29,8 @@ const ANSWER_BYTES_MAX: usize = 256 << 10;
 const END_LIMIT: Duration = Duration::from_millis(200);
 const END_POLL: Duration = Duration::from_millis(1);
 
-/// Processes that were ended and are not gone. Each waits for a file that does not answer, and there is seldom
-/// more than one file system that does.
+/// Processes that were ended and are not gone. Each waits for a file that does not answer, and there is
+/// seldom more than one file system that does.
 const LEFT_BEHIND_MAX: usize = 16;
 
 /// How files are examined.
@@ -67,8 +67,8 @@ impl Examiner {
         Examiner { place: Place::Process(executable), ..Examiner::default() }
     }
 
-    /// Has a file of so many bytes examined. `debug_symbols` are those of its debug file, none of them where it
-    /// has none; `None`: it was not looked for yet.
+    /// Has a file of so many bytes examined. `debug_symbols` are those of its debug file, none of them where
+    /// it has none; `None`: it was not looked for yet.
     pub fn module(&mut self, file: &File, file_bytes: u64, debug_symbols: Option<&DebugSymbols>) -> Finding {
         let executable = match &self.place {
             Place::Process(executable) => executable.clone(),

@@ -1,6 +1,7 @@
 //! The short-lived process that examines one file, confined, and answers what it found.
 //!
-//! It is given the open file as its standard input and can open no other, and a socket as its standard output.
+//! It is given the open file as its standard input and can open no other, and a socket as its standard
+//! output.
 
 use super::debug_file::{self, DebugSymbols};
 use super::elf::ElfError;

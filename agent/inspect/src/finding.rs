@@ -1,7 +1,7 @@
 //! What a process that examined a file says of it, and what of that is believed.
 //!
-//! Whoever wrote the file may have taken that process over. Then all of this is that person's word: it is held
-//! against the file's length and against what there can be at all, and of texts the beginning is kept.
+//! Whoever wrote the file may have taken that process over. Then all of this is that person's word: it is
+//! held against the file's length and against what there can be at all, and of texts the beginning is kept.
 
 use super::debug_file::DebugSymbols;
 use super::elf::{BUILD_ID_BYTES_MAX, ElfError, LOAD_SEGMENTS_MAX, LoadSegment, TlsSegment};

@@ -41,7 +41,8 @@ impl Inspector {
         Inspector::default()
     }
 
-    /// As [`Inspector::new`]; files are examined by processes of this program, the agent's or a stand-in for it.
+    /// As [`Inspector::new`]; files are examined by processes of this program, the agent's or a stand-in for
+    /// it.
     pub fn by(executable: PathBuf) -> Inspector {
         Inspector { searcher: Searcher::by(Examiner::by(executable)), ..Inspector::default() }
     }

@@ -1,8 +1,8 @@
 //! What the file that holds RocksDB tells: where to probe, how to find the counters, who built it.
 //!
 //! The result depends on the file alone, and on its debug file. What only a live process knows (load address,
-//! module id) is added in `counters`. Who keeps the result is `verdicts`; in which process this runs is not seen
-//! here.
+//! module id) is added in `counters`. Who keeps the result is `verdicts`; in which process this runs is not
+//! seen here.
 
 use super::debug_file::DebugSymbols;
 use super::elf::{ElfError, ElfHeaders, LoadSegment, Symbol, TlsRelocation, TlsSegment};
@@ -87,8 +87,8 @@ impl ModuleFacts {
     }
 }
 
-/// Examines a file. `debug_symbols` are those of its debug file, none of them where it has none; `None`: it was
-/// not looked for yet.
+/// Examines a file. `debug_symbols` are those of its debug file, none of them where it has none; `None`: it
+/// was not looked for yet.
 pub(super) fn examine(source: &Source<'_>, debug_symbols: Option<&DebugSymbols>) -> Finding {
     let examined = find(source, debug_symbols);
     // What was found with half of the code unread may be what somebody wants to be found.

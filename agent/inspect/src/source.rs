@@ -1,10 +1,10 @@
 //! A file that is examined, and what examining it may take.
 //!
 //! Anybody can map any file and so have it examined, and what a file says of its own tables can be anything.
-//! So everything that a file makes its reader do is taken from one allowance before it is done: memory that is
-//! kept, and work, which is bytes that are read, entries and hits that are looked at, and instructions that
-//! are followed. Work and not time: a file is examined on a busy machine or not at all as it is on an idle
-//! one.
+//! So everything that a file makes its reader do is taken from one allowance before it is done: memory that
+//! is kept, and work, which is bytes that are read, entries and hits that are looked at, and instructions
+//! that are followed. Work and not time: a file is examined on a busy machine or not at all as it is on an
+//! idle one.
 
 use super::elf_error::{ElfError, Resource};
 use object::{ReadCache, ReadRef};

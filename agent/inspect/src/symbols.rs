@@ -247,8 +247,8 @@ impl Symbols {
     }
 }
 
-/// What a debug file says of this very file. Anybody can write a build id: the file itself has to say that its
-/// functions begin there.
+/// What a debug file says of this very file. Anybody can write a build id: the file itself has to say that
+/// its functions begin there.
 fn functions_of(
     source: &Source<'_>,
     headers: &ElfHeaders,

@@ -3,9 +3,8 @@
 //! Several fences, because none is everywhere: capabilities, resource limits and the filter of system calls
 //! always hold, Landlock where the kernel has it (5.13 and later, unless booted without), another user and
 //! leaving the network where the process may. Who needs which is said by [`Sandbox`]: the child that reads a
-//! database, the child that examines a file, the child that loads a library, the listener, the keeper of a perf
-//! level. Commands of the policy
-//! only give up their privileges ([`give_up_privileges`]).
+//! database, the child that examines a file, the child that loads a library, the listener, the keeper of a
+//! perf level. Commands of the policy only give up their privileges ([`give_up_privileges`]).
 
 mod files;
 pub mod rooted;
@@ -228,8 +227,8 @@ pub fn own_executable() -> PathBuf {
     PathBuf::from("/proc/self/exe")
 }
 
-/// Starts `executable`, the agent or a stand-in for it, with a hidden subcommand and what else is to be said. It
-/// sees nothing of the agent's environment, and has no descriptor of it but these two.
+/// Starts `executable`, the agent or a stand-in for it, with a hidden subcommand and what else is to be said.
+/// It sees nothing of the agent's environment, and has no descriptor of it but these two.
 pub fn start(
     executable: &Path,
     arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
