@@ -18,7 +18,7 @@ TOOLS := $(or $(SEXTON_TOOLS),$(HOME)/.cache/sexton-tools)
 KERNELS ?= 5.10 6.1 6.12 6.18 7.2
 # Histories that `make simulate` runs.
 HISTORIES ?= 1000000
-# Inputs of each kind that `make fuzz` makes up.
+# Inputs of each kind that `make fuzz` makes up, and inputs in all that it sends through the agent's children.
 FUZZ_RUNS ?= 1000000
 
 help: ## Lists the targets.
@@ -87,10 +87,12 @@ deb: setup-build ## The Debian package, below target/debian: the same sources gi
 unit: ## Unit tests: no root, no kernel.
 	cargo test $(BUILD) --lib --bins
 
-fuzz: build ## A million changed inputs to each parser of foreign bytes and to the hook's socket (10 min of processor time); make test gives some thousand.
+fuzz: build ## A million changed inputs to each parser of foreign bytes and to the hook's socket, and a million through the agent's confined children (root); make test gives some thousand.
 	SEXTON_FUZZ_RUNS=$(FUZZ_RUNS) cargo test $(BUILD) --lib -- fuzz:: --nocapture 2>&1 | \
 	    grep -v -e '^running 0 tests' -e ' 0 passed; 0 failed' -e '^$$'
 	SEXTON_FUZZ_RUNS=$(FUZZ_RUNS) cargo test $(BUILD) --test hook_fuzz -- --nocapture
+	SEXTON_FUZZ_WORKER_RUNS=$(FUZZ_RUNS) CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(AS_ROOT)" \
+	    cargo test $(BUILD) --test fuzz_workers -- --nocapture
 
 simulate: ## A million random histories of actions, with faults: what make test runs a tenth of (five minutes of a processor).
 	SEXTON_SIMULATION_HISTORIES=$(HISTORIES) cargo test $(BUILD) --lib -- simulation::faults:: --nocapture 2>&1 | \

@@ -15,6 +15,7 @@ fn main() -> ExitCode {
     // confined.
     match &arguments.command {
         Command::ReadSst(arguments) => return sexton_sst::child::main(arguments),
+        Command::Examine(arguments) => return sexton_inspect::examiner_child::main(arguments),
         Command::AskLibrary(arguments) => return sexton_inspect::library_child::main(&arguments.library),
         Command::Listen => return sexton::api::listener::main(),
         _ => {}
@@ -43,7 +44,9 @@ fn main() -> ExitCode {
         Command::Completions(arguments) => completions::run(arguments),
         Command::Man(arguments) => man::run(arguments),
         Command::KeepPerfLevel(arguments) => return sexton_execute::perf_level::child::main(*arguments),
-        Command::ReadSst(_) | Command::AskLibrary(_) | Command::Listen => return ExitCode::FAILURE,
+        Command::ReadSst(_) | Command::Examine(_) | Command::AskLibrary(_) | Command::Listen => {
+            return ExitCode::FAILURE;
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

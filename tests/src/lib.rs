@@ -13,6 +13,7 @@ pub mod exposition;
 pub mod grafana;
 pub mod http;
 pub mod hung_file_system;
+pub mod inspected;
 pub mod java_readers;
 pub mod jvm;
 pub mod linked;

@@ -124,6 +124,20 @@ pub fn children(pid: u32) -> Result<Vec<u32>> {
     Ok(found)
 }
 
+/// The children of a process that run this subcommand.
+pub fn children_that_run(pid: u32, subcommand: &str) -> Result<Vec<u32>> {
+    let runs = |pid: &u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(subcommand))
+    };
+    Ok(children(pid)?.into_iter().filter(runs).collect())
+}
+
+/// The first word of a field of a process' `status`; `None`: the process is no more.
+pub fn status_word(pid: u32, name: &str) -> Option<String> {
+    let value = status_field(pid, name).ok()?;
+    Some(value.split_whitespace().next().unwrap_or_default().to_owned())
+}
+
 /// Sends a signal to a process that a test has started, itself or through another.
 pub fn signal(pid: u32, signal: Signal) -> Result<()> {
     let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);

@@ -13,9 +13,9 @@ use sexton_execute::{
     JobStatus, Task,
 };
 use sexton_hook_protocol::{ColumnFamilyPointers, CompactFiles, CompactionState, ErrorKind, Finished};
-use sexton_inspect::inspect::Inspector;
 use sexton_tests::agent::{self, Agent, list, number, text};
 use sexton_tests::artifact;
+use sexton_tests::inspected;
 use sexton_tests::process::{Lines, Process};
 use sexton_tuner::evidence::{Counters, Observation, SeekKind, SstFile};
 use sexton_tuner::options::ColumnFamilyOptions;
@@ -200,7 +200,7 @@ impl Host {
     }
 
     fn hook(&self) -> Result<(HookClient, ColumnFamilyPointers)> {
-        let target = Inspector::new().inspect(self.process.pid())?;
+        let target = inspected::target(self.process.pid())?;
         let mut hook =
             HookClient::connect(&target, &HookOptions::default()).context("connecting to the hook")?;
         let known = hook.databases()?.into_iter().next().context("no column family is registered")?;

@@ -14,8 +14,8 @@ use sexton_execute::{
     Task,
 };
 use sexton_hook_protocol::{BottommostLevelCompaction, ColumnFamilyPointers, CompactionState, Finished};
-use sexton_inspect::inspect::Inspector;
 use sexton_tests::compactions::everything;
+use sexton_tests::inspected;
 use sexton_tests::process::{Lines, Process};
 use sexton_tests::{artifact, jvm};
 use sexton_tuner::cost::Bottommost;
@@ -112,7 +112,7 @@ fn own_compactions_beside_ours(jar: &str, calls: u64) -> Result<()> {
     let mut stdin = process.take_stdin().context("no standard input")?;
     let mut lines = Lines::of("java", process.take_stdout().context("no standard output")?);
     let family = opened(&lines.until(LIMIT, |line| line.starts_with("open "))?, "keyTable")?;
-    let target = Inspector::new().inspect(process.pid())?;
+    let target = inspected::target(process.pid())?;
     let mut hook = HookClient::connect(&target, &HookOptions { may_attach: true, ..HookOptions::default() })?;
     stdin.write_all(b"\n").context("letting the program begin")?;
 
@@ -178,7 +178,7 @@ impl Stalled {
     }
 
     fn hook(&self) -> Result<HookClient> {
-        let target = Inspector::new().inspect(self.process.pid())?;
+        let target = inspected::target(self.process.pid())?;
         HookClient::connect(&target, &HookOptions::default()).context("connecting to the hook")
     }
 

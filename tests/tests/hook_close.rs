@@ -12,8 +12,8 @@ use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactionState, ErrorKind, Finished,
 };
 use sexton_inspect::facts::Target;
-use sexton_inspect::inspect::Inspector;
 use sexton_tests::compactions::everything;
+use sexton_tests::inspected;
 use sexton_tests::process::{Lines, Process};
 use sexton_tests::{artifact, jvm};
 use std::path::Path;
@@ -180,7 +180,7 @@ impl Host<'_> {
     }
 
     fn target(&self) -> Result<Target> {
-        Ok(Inspector::new().inspect(self.process.pid())?)
+        Ok(inspected::target(self.process.pid())?)
     }
 }
 

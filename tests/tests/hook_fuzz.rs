@@ -10,7 +10,7 @@ use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactFiles, CompactRange, KeyBytes, OptionChange,
     PROTOCOL_VERSION, Request, SetOptions, encode,
 };
-use sexton_inspect::inspect::Inspector;
+use sexton_tests::inspected;
 use sexton_tests::linked::Program;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -35,7 +35,7 @@ fn no_message_does_the_host_harm() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let mut program = Program::in_c(directory.path())?;
     let socket = PathBuf::from(format!("/tmp/.sexton-hook-{}.sock", program.pid()));
-    let mut hook = HookClient::connect(&Inspector::new().inspect(program.pid())?, &HookOptions::default())?;
+    let mut hook = HookClient::connect(&inspected::target(program.pid())?, &HookOptions::default())?;
     let known = hook.databases()?;
     let family = known.first().context("the program has registered nothing")?.pointers.clone();
     drop(hook);
@@ -57,7 +57,7 @@ fn no_message_does_the_host_harm() -> Result<()> {
     println!("hook socket: {messages} messages in {conversations} conversations, {answers} bytes of answers");
 
     ensure!(program.is_running()?, "the program has ended");
-    let mut hook = HookClient::connect(&Inspector::new().inspect(program.pid())?, &HookOptions::default())?;
+    let mut hook = HookClient::connect(&inspected::target(program.pid())?, &HookOptions::default())?;
     ensure!(hook.databases()?.iter().any(|known| known.pointers == family), "the hook has forgotten");
     let log = std::fs::read_to_string(directory.path().join("hook.log"))?;
     ensure!(!log.contains("bug:") && !log.contains("panicked"), "the hook has a bug: {log}");

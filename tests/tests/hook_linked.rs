@@ -7,8 +7,8 @@ use sexton_hook_protocol::{
     BottommostLevelCompaction, ColumnFamilyPointers, CompactRange, CompactionState, ErrorKind, Finished,
     KeyBytes, OptionChange, PROTOCOL_VERSION, Request, Response, read, write,
 };
-use sexton_inspect::inspect::Inspector;
 use sexton_tests::compactions::everything;
+use sexton_tests::inspected;
 use sexton_tests::linked::{Program, TOMBSTONES};
 use sexton_tests::{artifact, jvm, options_file};
 use std::os::unix::net::UnixStream;
@@ -197,11 +197,11 @@ fn socket(pid: u32) -> PathBuf {
 
 fn connect(pid: u32, may_attach: bool) -> Result<HookClient> {
     let options = HookOptions { library: Some(artifact::built("libsexton_hook.so")?), may_attach };
-    HookClient::connect(&Inspector::new().inspect(pid)?, &options).context("connecting to the hook")
+    HookClient::connect(&inspected::target(pid)?, &options).context("connecting to the hook")
 }
 
 fn kind_of_connect(pid: u32) -> Result<&'static str> {
-    match HookClient::connect(&Inspector::new().inspect(pid)?, &HookOptions::default()) {
+    match HookClient::connect(&inspected::target(pid)?, &HookOptions::default()) {
         Err(ExecuteError::NoHook { .. }) => Ok("no hook"),
         Err(error) => Err(error).context("connecting after the hook has gone"),
         Ok(_) => Ok("a hook"),

@@ -10,7 +10,7 @@ use sexton_tests::agent::{self, Agent, count, list, why_unresponsive};
 use sexton_tests::artifact;
 use sexton_tests::hung_file_system::HungFileSystem;
 use sexton_tests::opened::Opened;
-use sexton_tests::process::{Lines, Process, children, status_field};
+use sexton_tests::process::{Lines, Process, children_that_run, status_word};
 use sexton_tests::static_host::StaticHost;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -164,20 +164,6 @@ fn a_link_where_a_directory_was_leads_to_no_other_database() -> Result<()> {
     host.quit()
 }
 
-/// The first word of a field of a process' `status`; `None`: the process is no more.
-fn status(pid: u32, name: &str) -> Option<String> {
-    let value = status_field(pid, name).ok()?;
-    Some(value.split_whitespace().next().unwrap_or_default().to_owned())
-}
-
-/// The children of a process that run this subcommand.
-fn children_that_run(pid: u32, subcommand: &str) -> Result<Vec<u32>> {
-    let runs = |pid: &u32| {
-        std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(subcommand))
-    };
-    Ok(children(pid)?.into_iter().filter(runs).collect())
-}
-
 #[test]
 fn the_child_that_reads_databases_is_nobody_and_can_only_read() -> Result<()> {
     const DAC_READ_SEARCH: u64 = 1 << 2;
@@ -185,7 +171,7 @@ fn the_child_that_reads_databases_is_nobody_and_can_only_read() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let mut host = StaticHost::start(&directory.path().join("db"), &["--databases", "8", "--keys", "40000"])?;
     let agent = Agent::start(directory.path(), &policy(&[host.pid()]))?;
-    let filters = |pid: u32| status(pid, "Seccomp_filters").and_then(|count| count.parse::<u32>().ok());
+    let filters = |pid: u32| status_word(pid, "Seccomp_filters").and_then(|count| count.parse::<u32>().ok());
     let of_agent = filters(agent.process.pid()).context("the kernel counts no filters")?;
     let deadline = Instant::now() + LIMIT;
     let mut confined = 0;
@@ -199,7 +185,7 @@ fn the_child_that_reads_databases_is_nobody_and_can_only_read() -> Result<()> {
                 if filters(child).is_none_or(|count| count <= of_agent) {
                     continue;
                 }
-                let of = |name| status(child, name);
+                let of = |name| status_word(child, name);
                 let (Some(user), Some(capabilities), Some(gain)) =
                     (of("Uid"), of("CapPrm"), of("NoNewPrivs"))
                 else {

@@ -6,13 +6,13 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use sexton_inspect::facts::Target;
-use sexton_inspect::inspect::Inspector;
 use sexton_probe::{
     Answer, Credit, KernelFeatures, Mechanism, OpenWindow, Sentinel, Thresholds, TotalsBy, WindowResult,
     Windows,
 };
 use sexton_tests::agent;
 use sexton_tests::db_bench::{self, SeekPlan, Seeks};
+use sexton_tests::inspected;
 use sexton_tests::truth::Truth;
 use sexton_tuner::evidence::{Counters, Observation};
 use std::collections::HashMap;
@@ -137,7 +137,7 @@ fn nothing_is_followed_before_all_probes_are_in_their_places() -> Result<()> {
     db_bench::fill(&database)?;
     let process = db_bench::seek_for(&database, RUN_LIMIT.as_secs(), 2)?;
     let features = KernelFeatures::probe();
-    let target = wait_for(|| Ok(Inspector::new().inspect(process.pid()).ok()))?;
+    let target = wait_for(|| Ok(inspected::target(process.pid()).ok()))?;
     let mut sentinel = Sentinel::load(&features)?;
     let mut windows = Windows::load(Mechanism::choose(&features)?)?;
     sentinel.watch(&target, SLOT)?;
@@ -175,7 +175,7 @@ fn a_window_that_is_being_closed_when_its_process_ends_keeps_its_sums() -> Resul
     db_bench::fill(&database)?;
     let features = KernelFeatures::probe();
     let seeks = Seeks::start_stopped(&database, SeekPlan { reads: READS, nexts: NEXTS, seed: SEED })?;
-    let target = Inspector::new().inspect(seeks.pid())?;
+    let target = inspected::target(seeks.pid())?;
     let mut sentinel = Sentinel::load(&features)?;
     let mut windows = Windows::load(Mechanism::choose(&features)?)?;
     sentinel.watch(&target, SLOT)?;
@@ -223,7 +223,7 @@ fn observe(
     mut look: impl FnMut(&mut Windows, &mut OpenWindow) -> Result<()>,
 ) -> Result<Observed> {
     let seeks = Seeks::start_stopped(database, SeekPlan { reads: READS, nexts: NEXTS, seed: SEED })?;
-    let target = Inspector::new().inspect(seeks.pid())?;
+    let target = inspected::target(seeks.pid())?;
     let mut sentinel = Sentinel::load(features)?;
     let mut windows = Windows::load(mechanism)?;
     sentinel.watch(&target, SLOT)?;

@@ -10,9 +10,9 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use sexton_execute::perf_level::{LEVEL_COUNTS, LEVEL_OFF, child::begins_at_the_default, doubt};
 use sexton_inspect::facts::{Target, TlsRecipe};
-use sexton_inspect::inspect::Inspector;
 use sexton_inspect::program_memory::ProgramMemory;
 use sexton_probe::{KernelFeatures, Sentinel, SentinelReading};
+use sexton_tests::inspected;
 use sexton_tests::musl_host::MuslHost;
 use sexton_tests::static_host::StaticHost;
 use sexton_tests::{agent, process};
@@ -125,7 +125,7 @@ fn private_memory(pid: u32) -> Result<Vec<(u64, Vec<u8>)>> {
 fn nothing_is_written(pid: u32, random: &mut Random) -> Result<()> {
     let recipes =
         std::env::var("SEXTON_RECIPES").ok().map(|text| text.parse()).transpose()?.unwrap_or(RECIPES);
-    let target = Inspector::new().inspect(pid)?;
+    let target = inspected::target(pid)?;
     let mut sentinel = Sentinel::load(&KernelFeatures::probe())?;
     process::signal(pid, Signal::STOP)?;
     let memory = ProgramMemory::open(target.process)?;

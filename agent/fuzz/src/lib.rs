@@ -3,7 +3,7 @@
 //!
 //! Every input follows from a seed and its own number, so that one that did harm can be had again. Here are
 //! the counting, the changing and the watch for a parser that does not come back; what is fuzzed stands in
-//! the `fuzz` modules of `inspect`, `probe` and `execute`.
+//! the `fuzz` modules of `inspect`, `probe` and `execute`, and in `tests/tests/fuzz_workers.rs`.
 //!
 //! `SEXTON_FUZZ_RUNS`, `SEXTON_FUZZ_SEED` and `SEXTON_FUZZ_FIRST` set how many inputs, which, and from which
 //! number on. `make fuzz` runs a million of each kind.
@@ -150,11 +150,13 @@ impl Random {
         (self.number() % end.max(1) as u64) as usize
     }
 
-    fn choose<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+    /// One of a list, which is not empty.
+    pub fn choose<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         list.get(self.below(list.len())).unwrap()
     }
 
-    fn change(&mut self, bytes: &mut Vec<u8>) {
+    /// Changes an input at some places.
+    pub fn change(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..=self.below(CHANGES_MAX) {
             self.change_once(bytes);
         }

@@ -8,7 +8,7 @@ use super::gaps;
 use super::maps::Maps;
 use super::module::ModuleFacts;
 use super::names::Names;
-use super::process::{self, ProcessFacts};
+use super::process::ProcessFacts;
 use super::search::Found;
 use super::version;
 use std::ops::Range;
@@ -20,20 +20,26 @@ pub(super) struct Surroundings<'a> {
     databases: OpenDatabases,
     gaps: Vec<Gap>,
     asks_libraries: bool,
+    /// Whether its dynamic linker is musl's.
+    has_musl: bool,
 }
 
 impl<'a> Surroundings<'a> {
-    pub fn read(pid: u32, maps: &'a Maps, asks_libraries: bool) -> Result<Surroundings<'a>, InspectError> {
-        let facts = process::read(pid)?;
+    pub fn read(
+        facts: ProcessFacts,
+        maps: &'a Maps,
+        asks_libraries: bool,
+        has_musl: bool,
+    ) -> Surroundings<'a> {
         let mut gaps = Vec::new();
-        let databases = database::find(pid).unwrap_or_else(|error| {
+        let databases = database::find(facts.process.pid).unwrap_or_else(|error| {
             gaps.push(gaps::unreadable_descriptors(&error));
             OpenDatabases::default()
         });
         gaps.extend(gaps::databases(&databases));
         gaps.extend(gaps::truncated_maps(maps));
         gaps.extend(facts.is_command_line_cut.then(gaps::cut_command_line));
-        Ok(Surroundings { facts, maps, databases, gaps, asks_libraries })
+        Surroundings { facts, maps, databases, gaps, asks_libraries, has_musl }
     }
 }
 
@@ -111,8 +117,8 @@ fn module(
         InspectError::Unsupported { pid, path: path.clone(), what }
     })?;
     let versions = versions(found, &around.databases.directories, is_one_of_several);
-    let (maps, executable, asks_libraries) = (around.maps, &around.facts.executable, around.asks_libraries);
-    let place = Place { pid, found, maps, executable, load_bias, asks_libraries };
+    let (asks_libraries, has_musl) = (around.asks_libraries, around.has_musl);
+    let place = Place { pid, found, has_musl, load_bias, asks_libraries };
     let counters = match counters::find(&place, &versions, gaps) {
         Ok(counters) => Some(counters),
         Err(NoCounters::NotYet(source)) => {
@@ -149,6 +155,7 @@ fn module(
         perf_context_offset: known.map(|counters| counters.place.perf_context_offset),
         layout_source: known.map(|counters| counters.layout_source),
         layout: counters.map(|counters| counters.layout),
+        exports_compact_range: facts.exports_compact_range,
     })
 }
 

@@ -8,14 +8,11 @@ use super::facts::{Gap, LayoutSource, PerfContextLayout, TlsRecipe, Version};
 use super::gaps;
 use super::layout;
 use super::library;
-use super::linker;
-use super::maps::Maps;
 use super::memory;
 use super::search::{Found, executable_identity};
 use super::symbols::PERF_CONTEXT;
 use super::tls::{self, Placed, TlsError};
 use std::collections::BTreeSet;
-use std::path::Path;
 
 /// The counters of one module in one process.
 pub(super) struct Counters {
@@ -30,8 +27,8 @@ pub(super) struct Counters {
 pub(super) struct Place<'a> {
     pub pid: u32,
     pub found: &'a Found,
-    pub maps: &'a Maps,
-    pub executable: &'a Path,
+    /// Whether the process' dynamic linker is musl's.
+    pub has_musl: bool,
     /// What to add to the file's addresses.
     pub load_bias: u64,
     /// Whether a library may be asked for its layout, which runs its code.
@@ -103,9 +100,7 @@ fn placed(place: &Place<'_>) -> Result<Placed, NoCounters> {
 /// The way through the vector that the process' dynamic linker lays out.
 fn by_linker(place: &Place<'_>, recipe: TlsRecipe) -> TlsRecipe {
     match recipe {
-        TlsRecipe::DynamicThreadVector { module_id }
-            if linker::is_musl(place.pid, place.maps, place.executable) =>
-        {
+        TlsRecipe::DynamicThreadVector { module_id } if place.has_musl => {
             TlsRecipe::MuslThreadVector { module_id }
         }
         recipe => recipe,

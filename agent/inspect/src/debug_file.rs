@@ -1,8 +1,11 @@
 //! Symbols in a separate file with debug information, as distributions put them into
 //! `/usr/lib/debug/.build-id/`.
+//!
+//! Finding and opening it is the agent's part, reading it that of the process that examines it.
 
 use super::elf::{ElfError, ElfHeaders, Symbol};
-use super::source::{Allowance, Source};
+use super::source::Source;
+use super::symbols::WANTED;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use sexton_sandbox::rooted::{self, Links};
 use std::collections::BTreeMap;
@@ -10,34 +13,28 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a build id: SHA-1 has 20; linkers make none that is longer than a SHA-512.
+/// Digits of a build id: SHA-1 has 40; linkers make none that is longer than a SHA-512.
 const BUILD_ID_DIGITS: std::ops::RangeInclusive<usize> = 4..=128;
 
-/// The wanted symbols in the debug file of this build id below one of these root directories; none where
-/// there is no such file, or none that can be understood. Reading it is part of examining the file that it is
-/// for.
-pub(super) fn symbols(
-    build_id: &str,
-    roots: &[PathBuf],
-    wanted: &[&'static str],
-    allowance: &Allowance,
-) -> Result<BTreeMap<&'static str, Symbol>, ElfError> {
-    let found = roots.iter().find_map(|root| read(root, build_id, wanted, allowance));
-    allowance.check()?;
-    Ok(found.unwrap_or_default())
+/// Those of the wanted symbols that a debug file has, by name.
+pub type DebugSymbols = BTreeMap<String, Symbol>;
+
+/// The wanted symbols in a debug file, if it is that of this build.
+/// Errors: [`ElfError`] where it cannot be understood, or reading it is too much.
+pub(super) fn symbols(source: &Source<'_>, build_id: &str) -> Result<DebugSymbols, ElfError> {
+    let headers = ElfHeaders::read_without_code(source)?;
+    // Whoever put it there may have taken another build's.
+    if headers.build_id(source).as_deref() != Some(build_id) {
+        return Ok(DebugSymbols::new());
+    }
+    let found = headers.symbols(source, &WANTED)?;
+    source.allowance().check()?;
+    Ok(found.into_iter().map(|(name, symbol)| (name.to_owned(), symbol)).collect())
 }
 
-fn read(
-    root: &Path,
-    build_id: &str,
-    wanted: &[&'static str],
-    allowance: &Allowance,
-) -> Option<BTreeMap<&'static str, Symbol>> {
-    let file = open(root, &relative_path(build_id)?)?;
-    let source = Source::of_file(&file, allowance).ok()?;
-    let headers = ElfHeaders::read_without_code(&source).ok()?;
-    // Whoever put it there may have taken another build's.
-    (headers.build_id(&source)? == build_id).then(|| headers.symbols(&source, wanted).ok())?
+/// The debug file of a build below a root directory; `None` where there is none.
+pub(super) fn find(root: &Path, build_id: &str) -> Option<File> {
+    open(root, &relative_path(build_id)?)
 }
 
 fn relative_path(build_id: &str) -> Option<PathBuf> {
@@ -54,7 +51,10 @@ fn open(root: &Path, path: &Path) -> Option<File> {
         openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let found = File::from(rooted::open_inside(&directory, path, Links::Followed).ok()?);
     let is_regular = found.metadata().ok()?.is_file();
-    is_regular.then(|| File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).ok())?
+    // Whoever holds a lease on the file is not waited for.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let again = || openat(CWD, format!("/proc/self/fd/{}", found.as_raw_fd()), flags, Mode::empty()).ok();
+    is_regular.then(again)?.map(File::from)
 }
 
 #[cfg(test)]

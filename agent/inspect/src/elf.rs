@@ -16,6 +16,7 @@ use super::source::Source;
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
 use object::read::elf::NoteIterator;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Most `PT_LOAD` segments of a file; real ones have four to ten.
@@ -30,7 +31,7 @@ const NOTES_MAX: usize = 16;
 const NOTE_BYTES_MAX: u64 = 65_536;
 
 /// Bytes of a build id: SHA-1 has 20; linkers make none that is longer than a SHA-512.
-const BUILD_ID_BYTES_MAX: usize = 64;
+pub(super) const BUILD_ID_BYTES_MAX: usize = 64;
 
 /// Bytes of code that are read at once: most functions lie in one or two such pages.
 const CODE_PAGE_BYTES: u64 = 4096;
@@ -60,7 +61,7 @@ const RELOCATION_BYTES: usize = 24;
 const DYNAMIC_ENTRY_BYTES: usize = 16;
 
 /// One `PT_LOAD` segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadSegment {
     pub file_offset: u64,
     /// Bytes in the file.
@@ -72,7 +73,7 @@ pub struct LoadSegment {
 }
 
 /// The `PT_TLS` segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsSegment {
     /// Address of the initialisation image.
     pub address: u64,
@@ -97,7 +98,7 @@ pub struct Section {
     pub link: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Symbol {
     /// `st_value`: an address, or for thread-local ones an offset in the block.
     pub value: u64,
@@ -110,7 +111,7 @@ pub struct Symbol {
 }
 
 /// What a thread-local relocation fills in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TlsRelocationKind {
     /// `R_X86_64_DTPMOD64`: the module's id.
     ModuleId,
@@ -119,7 +120,7 @@ pub enum TlsRelocationKind {
 }
 
 /// One relocation of thread-local storage.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsRelocation {
     pub kind: TlsRelocationKind,
     /// Address of the filled word, in the file's own address space.

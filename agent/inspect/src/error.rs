@@ -32,6 +32,8 @@ pub enum InspectError {
     CorruptElf { pid: u32, path: PathBuf, source: ElfError },
     #[error("{} of process {pid} is not examined: {source}", path.display())]
     TooMuch { pid: u32, path: PathBuf, source: ElfError },
+    #[error("{} of process {pid} could not be examined: {source}", path.display())]
+    NotExamined { pid: u32, path: PathBuf, source: ElfError },
     #[error("RocksDB in {} of process {pid} cannot be read: {what}", path.display())]
     Unsupported { pid: u32, path: PathBuf, what: String },
     #[error("the thread-local storage of {} in process {pid} cannot be found: {source}", path.display())]
@@ -79,6 +81,10 @@ impl InspectError {
             }
             InspectError::TooMuch { .. } => {
                 "Strip the file of what is for debuggers alone (`strip --strip-debug`) and restart the process."
+            }
+            InspectError::NotExamined { .. } => {
+                "It is tried again after 15 seconds. See whether the file lies on a file system that hangs, and \
+                 whether the node is short of memory or of processes."
             }
             InspectError::Unsupported { .. } => {
                 "Only x86-64 processes with the GNU C library can be watched."

@@ -3,7 +3,7 @@
 //! Finding these facts is the business of the sibling modules; using them that of `probe`, `sst` and
 //! `executor`. Nothing here touches the system.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sexton_tuner::policy::Candidate;
 use sexton_tuner::run::DatabaseIdentity;
 use std::ops::Range;
@@ -111,6 +111,9 @@ impl DatabaseDirectory {
     }
 }
 
+/// The function of RocksDB's C API without which the hook can do nothing.
+pub const COMPACT_RANGE: &str = "rocksdb_compact_range_cf_opt";
+
 /// The executable or shared library that holds RocksDB's code in a target.
 #[derive(Clone, Debug, Serialize)]
 pub struct RocksDbModule {
@@ -159,6 +162,9 @@ pub struct RocksDbModule {
     pub layout: Option<PerfContextLayout>,
     /// Where the layout was read.
     pub layout_source: Option<LayoutSource>,
+    /// Whether it exports [`COMPACT_RANGE`].
+    #[serde(skip)]
+    pub exports_compact_range: bool,
 }
 
 impl RocksDbModule {
@@ -171,7 +177,9 @@ impl RocksDbModule {
 }
 
 /// How a function was found in a module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, strum::Display)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, strum::Display,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum FoundBy {
     /// `.symtab` of the mapped file.
@@ -243,7 +251,7 @@ impl std::fmt::Display for Version {
 }
 
 /// Whether the kernel can emulate the probed instruction or has to single-step it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::Display)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "snake_case")]
 pub enum SiteKind {
     /// `push` or one-byte `nop`: about 0.7 microseconds a hit in a virtual machine.
@@ -256,7 +264,7 @@ pub enum SiteKind {
 
 /// One place for a probe. The stack pointer there is what it was at the function's entry, so that a
 /// return probe works as well.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeSite {
     /// Mangled name of the function.
     pub symbol: String,
@@ -271,7 +279,7 @@ pub struct ProbeSite {
 }
 
 /// The sites of one module; `None` where the function was not found (then there is a [`Gap`] too).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeSites {
     /// `rocksdb::DBIter::Seek(Slice const&)`.
     pub seek: Option<ProbeSite>,
@@ -348,7 +356,7 @@ pub struct PerfContextLayout {
 }
 
 /// Something that could not be found out or will not work, in words for an operator.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
     /// What is missing: "perf_level is below kEnableCount".
     pub what: String,

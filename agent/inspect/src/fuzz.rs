@@ -5,8 +5,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
+use super::debug_file::DebugSymbols;
 use super::elf::ElfHeaders;
-use super::module::{ModuleCache, Verdict, View};
+use super::examiner_child;
+use super::finding::Finding;
 use super::source::{Allowance, Source};
 use super::trace::trace;
 use super::{maps, prologue, unwind};
@@ -18,36 +20,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// A library that looks like RocksDB to whoever reads its tables.
-const LIBRARY: &str = r#"
-__thread long _ZN7rocksdb12perf_contextE[64];
-__thread char _ZN7rocksdb10perf_levelE = 2;
-static const char git_tag[] __attribute__((used)) = "rocksdb_build_git_tag:v7.8.3";
-static const char ticker[] __attribute__((used)) = "rocksdb.block.cache.miss";
-#define METHOD(name) long name(long *self, long *key) { \
-    long *held; __builtin_memcpy(&held, self + 5, 8); \
-    _ZN7rocksdb12perf_contextE[3] += key[0]; return held[2] + _ZN7rocksdb10perf_levelE; }
-METHOD(_ZN7rocksdb6DBIter4SeekERKNS_5SliceE)
-METHOD(_ZN7rocksdb6DBIter11SeekForPrevERKNS_5SliceE)
-METHOD(_ZN7rocksdb6DBIter11SeekToFirstEv)
-METHOD(_ZN7rocksdb6DBIter10SeekToLastEv)
-METHOD(_ZN7rocksdb18ArenaWrappedDBIterD0Ev)
-METHOD(_ZN7rocksdb6DBImpl11NewIteratorERKNS_11ReadOptionsEPNS_18ColumnFamilyHandleE)
-METHOD(_ZN7rocksdb12BlockFetcher17ReadBlockContentsEv)
-METHOD(_ZNK7rocksdb18ArenaWrappedDBIter5ValidEv)
-METHOD(_ZNK7rocksdb18ArenaWrappedDBIter3keyEv)
-METHOD(_ZNK7rocksdb18ArenaWrappedDBIter5valueEv)
-METHOD(_ZNK7rocksdb6DBIter3keyEv)
-static const char name[] = "N7rocksdb6DBIterE";
-static const char wrapper_name[] = "N7rocksdb18ArenaWrappedDBIterE";
-static const void *const typeinfo[] = {0, name};
-static const void *const wrapper_typeinfo[] = {0, wrapper_name};
-#define SLOTS(first) _ZN7rocksdb18ArenaWrappedDBIterD0Ev, _ZN7rocksdb18ArenaWrappedDBIterD0Ev, first, \
-    _ZN7rocksdb6DBIter11SeekToFirstEv, _ZN7rocksdb6DBIter10SeekToLastEv, \
-    _ZN7rocksdb6DBIter4SeekERKNS_5SliceE, _ZN7rocksdb6DBIter11SeekForPrevERKNS_5SliceE, first, first, \
-    _ZNK7rocksdb6DBIter3keyEv, first, first
-const void *const vtable[] = {0, typeinfo, SLOTS(_ZNK7rocksdb18ArenaWrappedDBIter5ValidEv)};
-const void *const wrapper_vtable[] = {0, wrapper_typeinfo, SLOTS(_ZNK7rocksdb18ArenaWrappedDBIter5valueEv)};
-"#;
+const LIBRARY: &str = include_str!("../../../tests/c/like_rocksdb.c");
 
 /// Bytes of code that are given to a decoder at once: a function of some size.
 const CODE_BYTES: usize = 256;
@@ -99,9 +72,12 @@ fn modules() {
     let file = File::from(memfd_create("fuzz", MemfdFlags::CLOEXEC).unwrap());
     fuzz("module reader", &libraries(), |bytes| {
         replace(&file, bytes);
-        let (_, verdict) =
-            ModuleCache::default().examine(&file, &View::of_process(std::process::id())).unwrap();
-        matches!(verdict, Verdict::RocksDb(_))
+        let finding = examiner_child::module(&file, Some(&DebugSymbols::new()));
+        // What is found is believed, and comes over a socket as it is.
+        let text = serde_json::to_vec(&finding).unwrap();
+        let told: Finding = serde_json::from_slice(&text).unwrap();
+        assert_eq!(told.believed(bytes.len() as u64).unwrap(), finding);
+        matches!(finding, Finding::RocksDb(_))
     });
 }
 

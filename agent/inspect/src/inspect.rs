@@ -5,6 +5,7 @@
 
 use super::assemble::{Surroundings, assemble};
 use super::error::InspectError;
+use super::examiner::Examiner;
 use super::facts::Target;
 use super::maps::{self, Maps};
 use super::names::Names;
@@ -38,6 +39,12 @@ impl Inspector {
     /// An inspector that knows nothing yet.
     pub fn new() -> Inspector {
         Inspector::default()
+    }
+
+    /// As [`Inspector::new`]; files are examined by processes of this program, the agent's or a stand-in for
+    /// it.
+    pub fn by(executable: PathBuf) -> Inspector {
+        Inspector { searcher: Searcher::by(Examiner::by(executable)), ..Inspector::default() }
     }
 
     /// From now on looks into no process that this policy does not match.
@@ -121,7 +128,10 @@ impl Inspector {
         }
         self.ask_policy(pid)?;
         let found = self.searcher.find_modules(pid, &maps)?;
-        assemble(&Surroundings::read(pid, &maps, self.asks_libraries)?, &found, &mut self.names)
+        let facts = process::read(pid)?;
+        let has_musl = self.searcher.has_musl(pid, &maps, &facts.executable);
+        let around = Surroundings::read(facts, &maps, self.asks_libraries, has_musl);
+        assemble(&around, &found, &mut self.names)
     }
 }
 

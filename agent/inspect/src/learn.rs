@@ -13,6 +13,7 @@ use super::prologue::{ACCESSOR_BYTES, member_pair_load};
 use super::source::Source;
 use super::trace::{Access, INSTRUCTION_BYTES_MAX, TlsBase, TlsPlace, Trace, trace};
 use super::vtables::Vtable;
+use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +38,7 @@ const KEY_SLOTS: std::ops::Range<usize> = 9..14;
 const ALIKE_MIN: usize = 4;
 
 /// Where RocksDB counts, from its code.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountingCode {
     /// `rocksdb::perf_context`.
     pub perf_context: TlsPlace,

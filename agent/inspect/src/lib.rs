@@ -12,7 +12,10 @@ mod debug_file;
 pub mod elf;
 mod elf_error;
 pub mod error;
+pub mod examiner;
+pub mod examiner_child;
 pub mod facts;
+pub mod finding;
 #[cfg(test)]
 mod fuzz;
 mod gaps;
@@ -42,5 +45,6 @@ mod tls;
 mod trace;
 mod unwind;
 pub mod users;
+mod verdicts;
 mod version;
 mod vtables;

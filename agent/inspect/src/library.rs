@@ -68,8 +68,13 @@ impl Offsets {
 /// own program, or a stand-in that understands [`CHILD_SUBCOMMAND`].
 /// Errors: says why in words: the library cannot be loaded here, took too long, or answers nonsense.
 pub fn ask(executable: &Path, path: &Path) -> Result<u32, String> {
-    let mut child = sexton_sandbox::start(executable, CHILD_SUBCOMMAND, path, &[], Stdio::null())
-        .map_err(|error| format!("the process that asks it cannot be started: {error}"))?;
+    let mut child = sexton_sandbox::start(
+        executable,
+        [CHILD_SUBCOMMAND.as_ref(), path.as_os_str()],
+        Stdio::null(),
+        Stdio::piped(),
+    )
+    .map_err(|error| format!("the process that asks it cannot be started: {error}"))?;
     wait(&mut child)?;
     let mut output = String::new();
     let stdout = child.stdout.take().ok_or("the process that asked it had no output")?;

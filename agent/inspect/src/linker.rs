@@ -5,8 +5,7 @@
 
 use super::elf::ElfHeaders;
 use super::maps::{Mapping, Maps};
-use super::search::open_mapped;
-use super::source::{Allowance, Source};
+use super::source::Source;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,21 +16,19 @@ const MUSL_STAGES: [&str; 2] = ["__dls2b", "__dls3"];
 /// Defined by every dynamic linker for x86-64.
 const TLS_GET_ADDR: &str = "__tls_get_addr";
 
+/// Largest file that is looked into for being a dynamic linker: musl's has 800 KB, with all of its debug
+/// information some megabytes.
+const LINKER_BYTES_MAX: u64 = 16 << 20;
+
 /// `AT_BASE` of the auxiliary vector: where the kernel has mapped the dynamic linker.
 const AT_BASE: u64 = 7;
 
 /// Bytes of the auxiliary vector that are read; the kernel writes some twenty pairs of words.
 const AUXILIARY_VECTOR_BYTES_MAX: u64 = 4096;
 
-/// Whether the process' dynamic linker is musl's.
-pub(super) fn is_musl(pid: u32, maps: &Maps, executable: &Path) -> bool {
-    let Some(mapping) = mapping(pid, maps, executable) else { return false };
-    open_mapped(pid, mapping).is_ok_and(|(file, _)| is_musl_linker(&file))
-}
-
 /// Where the dynamic linker is mapped. Where the kernel has mapped none it is the executable itself: started
 /// by hand, with the program as its argument.
-fn mapping<'a>(pid: u32, maps: &'a Maps, executable: &Path) -> Option<&'a Mapping> {
+pub(super) fn mapping<'a>(pid: u32, maps: &'a Maps, executable: &Path) -> Option<&'a Mapping> {
     let mut vector = Vec::new();
     let path = PathBuf::from(format!("/proc/{pid}/auxv"));
     File::open(path).ok()?.take(AUXILIARY_VECTOR_BYTES_MAX).read_to_end(&mut vector).ok()?;
@@ -48,12 +45,13 @@ fn base_address(auxiliary_vector: &[u8]) -> Option<u64> {
     Some(u64::from_ne_bytes(base[1]))
 }
 
-fn is_musl_linker(file: &File) -> bool {
-    let allowance = Allowance::default();
-    let Ok(source) = Source::of_file(file, &allowance) else { return false };
+/// Whether a file is musl's dynamic linker. One whose symbols cannot be read is none.
+pub(super) fn is_musl(source: &Source<'_>, headers: &ElfHeaders) -> bool {
+    if source.length() > LINKER_BYTES_MAX {
+        return false;
+    }
     let wanted = [&MUSL_STAGES[..], &[TLS_GET_ADDR]].concat();
-    let symbols =
-        ElfHeaders::read_without_code(&source).and_then(|headers| headers.symbols(&source, &wanted));
+    let symbols = headers.symbols(source, &wanted);
     symbols.is_ok_and(|symbols| defines_musl(|name| symbols.contains_key(name)))
 }
 
@@ -65,6 +63,7 @@ fn defines_musl(defines: impl Fn(&str) -> bool) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::super::source::Allowance;
     use super::*;
 
     /// Some of what `.dynsym` of real files defines.
@@ -91,7 +90,9 @@ mod tests {
         let executable = std::env::current_exe().unwrap();
         let linker = mapping(pid, &maps, &executable).unwrap();
         assert_ne!(linker.path, executable);
-        assert!(!is_musl(pid, &maps, &executable));
+        let (file, allowance) = (File::open(&linker.path).unwrap(), Allowance::default());
+        let source = Source::of_file(&file, &allowance).unwrap();
+        assert!(!is_musl(&source, &ElfHeaders::read(&source).unwrap()));
     }
 
     #[test]

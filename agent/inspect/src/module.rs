@@ -1,39 +1,34 @@
 //! What the file that holds RocksDB tells: where to probe, how to find the counters, who built it.
 //!
-//! The result depends on the file alone and is kept by the file's identity, "no RocksDB in here" too: a
-//! node has thousands of mapped files and nearly all are such. What only a live process knows (load
-//! address, module id) is added in `inspect`.
+//! The result depends on the file alone, and on its debug file. What only a live process knows (load address,
+//! module id) is added in `counters`. Who keeps the result is `verdicts`; in which process this runs is not
+//! seen here.
 
+use super::debug_file::DebugSymbols;
 use super::elf::{ElfError, ElfHeaders, LoadSegment, Symbol, TlsRelocation, TlsSegment};
 use super::facts::{FoundBy, Gap, ProbeSite, ProbeSites};
+use super::finding::Finding;
 use super::gaps;
 use super::layout;
 use super::learn::{CountingCode, Reader};
+use super::linker;
 use super::prologue;
 use super::scan;
-use super::source::{Allowance, Source};
+use super::source::Source;
 use super::symbols::{
     ACCESSORS, COUNTING, CURRENT_KEY, ITERATOR_DESTRUCTOR, Located, NEW_ITERATOR, NEXT, PERF_CONTEXT,
     PERF_CONTEXT_API, PERF_CONTEXT_RESET, PERF_LEVEL, PREV, Presence, READ_BLOCK_CONTENTS, SEEK,
     SEEK_FOR_PREV, SEEK_TO_FIRST, SEEK_TO_LAST, Symbols,
 };
 use super::version::{BUILD_TAG_BYTES_MAX, BUILD_TAG_PREFIX};
-use std::collections::HashMap;
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
-
-/// Files whose result is kept: some times what a crowded node has mapped. When it is full it is emptied;
-/// what is in use comes back with the next scan.
-pub const CACHED_FILES_MAX: usize = 16_384;
+use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
 
 /// Methods of `DBIter` that begin by taking stock of the keys skipped before.
 const STOCK_TAKING: [&str; 6] = [SEEK, SEEK_FOR_PREV, SEEK_TO_FIRST, SEEK_TO_LAST, NEXT, PREV];
 
 /// What is known of a module that holds RocksDB.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModuleFacts {
     /// Loaded where it says, without a bias.
     pub fixed_address: bool,
@@ -65,7 +60,10 @@ pub struct ModuleFacts {
     pub counting_code: Option<CountingCode>,
     /// Whether it exports what it takes to ask it where its counters are.
     pub exports_perf_context_api: bool,
+    /// Whether it exports [`super::facts::COMPACT_RANGE`].
+    pub exports_compact_range: bool,
     /// The offset of `internal_key_skipped_count` by the library's own word, once it was asked.
+    #[serde(skip)]
     pub library_answer: OnceLock<Result<u32, String>>,
     pub tls_relocations: Vec<TlsRelocation>,
     pub gaps: Vec<Gap>,
@@ -89,139 +87,23 @@ impl ModuleFacts {
     }
 }
 
-/// What a file turned out to be.
-#[derive(Clone, Debug)]
-pub enum Verdict {
-    /// RocksDB is defined in it.
-    RocksDb(Arc<ModuleFacts>),
-    /// RocksDB is in it, but neither symbols nor the names of classes say where.
-    Hidden,
-    /// It is a valid ELF file without RocksDB.
-    Other,
-    /// It could not be read.
-    Unreadable(ElfError),
+/// Examines a file. `debug_symbols` are those of its debug file, none of them where it has none; `None`: it
+/// was not looked for yet.
+pub(super) fn examine(source: &Source<'_>, debug_symbols: Option<&DebugSymbols>) -> Finding {
+    let examined = find(source, debug_symbols);
+    // What was found with half of the code unread may be what somebody wants to be found.
+    examined.and_then(|found| source.allowance().check().map(|()| found)).unwrap_or_else(Finding::Unreadable)
 }
 
-/// Identity and state of a file: any change gives another key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileKey {
-    device: u64,
-    inode: u64,
-    owner: u32,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl FileKey {
-    /// The key of an open file.
-    pub fn of(file: &File) -> io::Result<FileKey> {
-        let data = file.metadata()?;
-        Ok(FileKey {
-            device: data.dev(),
-            inode: data.ino(),
-            owner: data.uid(),
-            size: data.size(),
-            modified: (data.mtime(), data.mtime_nsec()),
-            changed: (data.ctime(), data.ctime_nsec()),
-        })
-    }
-
-    pub fn device_and_inode(&self) -> (u64, u64) {
-        (self.device, self.inode)
-    }
-}
-
-/// From where a process sees files: a debug file that lies there is this view's word, and nobody else's.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct View {
-    /// Where its root directory is, from here, and which directory that is.
-    root: PathBuf,
-    root_inode: (u64, u64),
-    namespace: u64,
-}
-
-impl View {
-    pub fn of_process(pid: u32) -> View {
-        View::below(PathBuf::from(format!("/proc/{pid}/root")), PathBuf::from(format!("/proc/{pid}/ns/mnt")))
-    }
-
-    /// The view from a root directory, in a mount namespace.
-    pub(super) fn below(root: PathBuf, namespace: PathBuf) -> View {
-        let inode = |path| std::fs::metadata(path).map_or((0, 0), |data| (data.dev(), data.ino()));
-        View { root_inode: inode(root.as_path()), namespace: inode(namespace.as_path()).1, root }
-    }
-
-    /// Whether the same names lead to the same files: then they do so for as long as one of the processes
-    /// lives.
-    fn is_same(&self, other: &View) -> bool {
-        (self.root_inode, self.namespace) == (other.root_inode, other.namespace)
-            && self.root_inode != (0, 0)
-            && self.namespace != 0
-    }
-
-    /// Root directories below which debug files are looked for, the process' own first.
-    fn roots(&self) -> [PathBuf; 2] {
-        [self.root.clone(), PathBuf::from("/")]
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Known {
-    verdict: Verdict,
-    /// Where a debug file had a part in it, the view that has this file.
-    view: Option<View>,
-}
-
-/// Results by file. Nothing is believed of a file that was found in another one, and be it of the same build:
-/// whoever makes a file writes its build id, and its tables say where in somebody else's code a probe is to
-/// go.
-#[derive(Debug, Default)]
-pub struct ModuleCache {
-    by_file: HashMap<FileKey, Known>,
-}
-
-impl ModuleCache {
-    /// Examines an open file, or gives what was found before, "no RocksDB" included. Separate files with
-    /// debug information are looked for as `view` sees them.
-    /// Errors: Only what `fstat` gives; a file that cannot be understood is [`Verdict::Unreadable`].
-    pub fn examine(&mut self, file: &File, view: &View) -> io::Result<(FileKey, Verdict)> {
-        let key = FileKey::of(file)?;
-        let is_known = |known: &&Known| known.view.as_ref().is_none_or(|other| other.is_same(view));
-        if let Some(known) = self.by_file.get(&key).filter(is_known) {
-            return Ok((key, known.verdict.clone()));
-        }
-        let verdict = examine(file, &view.roots());
-        if self.by_file.len() >= CACHED_FILES_MAX {
-            self.by_file.clear();
-        }
-        let view = needs_debug_file(&verdict).then(|| view.clone());
-        self.by_file.insert(key, Known { verdict: verdict.clone(), view });
-        Ok((key, verdict))
-    }
-}
-
-/// Whether a debug file said something, or could have said more.
-fn needs_debug_file(verdict: &Verdict) -> bool {
-    match verdict {
-        Verdict::RocksDb(facts) => facts.found_by == FoundBy::DebugFile,
-        Verdict::Hidden | Verdict::Other | Verdict::Unreadable(_) => false,
-    }
-}
-
-fn examine(file: &File, roots: &[PathBuf]) -> Verdict {
-    let allowance = Allowance::default();
-    let examined = Source::of_file(file, &allowance).and_then(|source| {
-        let headers = ElfHeaders::read(&source)?;
-        let verdict = match Symbols::locate(&source, &headers, roots)? {
-            Presence::Found(symbols) => Verdict::RocksDb(Arc::new(analyse(&source, &headers, &symbols)?)),
-            Presence::Hidden => Verdict::Hidden,
-            Presence::Absent => Verdict::Other,
-        };
-        // What was found with half of the code unread may be what somebody wants to be found.
-        allowance.check().map(|()| verdict)
-    });
-    examined.unwrap_or_else(Verdict::Unreadable)
+fn find(source: &Source<'_>, debug_symbols: Option<&DebugSymbols>) -> Result<Finding, ElfError> {
+    let headers = ElfHeaders::read(source)?;
+    Ok(match Symbols::locate(source, &headers, debug_symbols)? {
+        Presence::Found(symbols) => Finding::RocksDb(Box::new(analyse(source, &headers, &symbols)?)),
+        Presence::InDebugFile { build_id } => Finding::DebugFileWanted { build_id },
+        Presence::Hidden => Finding::Hidden,
+        Presence::Absent if linker::is_musl(source, &headers) => Finding::MuslLinker,
+        Presence::Absent => Finding::Other,
+    })
 }
 
 /// Reads all that is wanted of a file.
@@ -261,6 +143,7 @@ fn analyse(source: &Source<'_>, headers: &ElfHeaders, symbols: &Symbols) -> Resu
         perf_level: symbol(PERF_LEVEL).filter(|symbol| symbol.thread_local),
         counting_code: reader.counting_code(&counting, &layout::known_skip_offsets()),
         exports_perf_context_api: symbols.exports(&PERF_CONTEXT_API),
+        exports_compact_range: symbols.exports_compact_range(),
         library_answer: OnceLock::new(),
         tls_relocations: tls_relocations(source, headers)?,
         gaps,
@@ -371,4 +254,4 @@ fn build_tag(source: &Source<'_>, headers: &ElfHeaders) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 #[path = "module_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+use super::super::source::Allowance;
 use super::*;
+use std::fs::File;
 use std::io::Write;
 
 fn file_with(content: &[u8]) -> File {
@@ -37,20 +39,7 @@ fn every_length_of_a_small_file_is_searched_whole() {
     }
 }
 
-#[test]
-fn the_verdict_follows_the_file_when_it_changes() {
-    let mut modules = ModuleCache::default();
-    let view = View::of_process(std::process::id());
-    let mut file = file_with(b"this is no ELF file at all");
-    let (before, verdict) = modules.examine(&file, &view).unwrap();
-    assert!(matches!(verdict, Verdict::Unreadable(ElfError::NotElf)));
-    file.write_all(b" and longer").unwrap();
-    let (after, _) = modules.examine(&file, &view).unwrap();
-    assert_ne!(before, after);
-    assert_eq!(before.device_and_inode(), after.device_and_inode());
-}
-
-fn facts(fixed_address: bool) -> ModuleFacts {
+pub(in super::super) fn facts(fixed_address: bool) -> ModuleFacts {
     let segment = |file_offset, file_size, address, executable| LoadSegment {
         file_offset,
         file_size,
@@ -74,6 +63,7 @@ fn facts(fixed_address: bool) -> ModuleFacts {
         perf_level: None,
         counting_code: None,
         exports_perf_context_api: false,
+        exports_compact_range: false,
         library_answer: OnceLock::new(),
         tls_relocations: Vec::new(),
         gaps: Vec::new(),

@@ -18,6 +18,10 @@ const SECTION_NAME_BYTES_MAX: usize = 64;
 /// Bytes of the section that holds the sections' names.
 const SECTION_NAMES_BYTES_MAX: u64 = 1 << 20;
 
+/// Largest thread-local block of a module, and its largest alignment; threads' stacks have to hold them.
+pub(super) const TLS_BYTES_MAX: u64 = 1 << 40;
+pub(super) const TLS_ALIGNMENT_MAX: u64 = 1 << 30;
+
 pub(super) const SYMBOL_BYTES: usize = 24;
 
 pub(super) const PROGRAM_HEADER_BYTES: usize = 56;
@@ -136,7 +140,7 @@ pub(super) fn load_segment(program: &[u8; PROGRAM_HEADER_BYTES]) -> LoadSegment 
 pub(super) fn tls_segment(program: &[u8; PROGRAM_HEADER_BYTES]) -> Result<TlsSegment, ElfError> {
     let alignment = u64_at(program, 48).max(1);
     let memory_size = u64_at(program, 40);
-    if !alignment.is_power_of_two() || alignment > 1 << 30 || memory_size > 1 << 40 {
+    if !alignment.is_power_of_two() || alignment > TLS_ALIGNMENT_MAX || memory_size > TLS_BYTES_MAX {
         return Err(malformed("TLS segment", format!("has {memory_size} bytes, aligned to {alignment}")));
     }
     let image_size = u64_at(program, 32).min(memory_size);

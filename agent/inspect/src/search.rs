@@ -1,14 +1,18 @@
 //! Which of the files that a process has mapped hold RocksDB.
 //!
 //! Says of each whether it could be opened and understood; what follows from it is the business of
-//! `assemble`, what is in the file that of `module`.
+//! `assemble`, what is in the file that of `verdicts`.
 
 use super::elf::ElfError;
 use super::error::InspectError;
+use super::examiner::Examiner;
 use super::facts::FileIdentity;
+use super::linker;
 use super::maps::{Mapping, Maps};
-use super::module::{FileKey, ModuleCache, ModuleFacts, Verdict, View};
+use super::module::ModuleFacts;
 use super::process;
+use super::symbols::ROCKSDB_BYTES_MIN;
+use super::verdicts::{FileKey, Verdict, Verdicts, View};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
@@ -30,7 +34,7 @@ pub(super) struct Found {
 /// Searches processes and remembers what it learnt of their files.
 #[derive(Debug, Default)]
 pub(super) struct Searcher {
-    modules: ModuleCache,
+    verdicts: Verdicts,
     /// Files without RocksDB, by what `maps` says: spares opening the C library of each process again.
     /// Only for one round, as an inode can be given to another file.
     without: HashSet<FileIdentity>,
@@ -42,12 +46,19 @@ struct Search {
     found: Vec<Found>,
     /// A file named like RocksDB that could not be understood.
     broken: Option<(PathBuf, ElfError)>,
+    /// A file whose examination gave no answer.
+    unexamined: Option<(PathBuf, ElfError)>,
     /// A file that may not be opened.
     denied: Option<PathBuf>,
     hint: Option<String>,
 }
 
 impl Searcher {
+    /// One that has files examined in this way.
+    pub fn by(examiner: Examiner) -> Searcher {
+        Searcher { verdicts: Verdicts::by(examiner), without: HashSet::new() }
+    }
+
     /// Begins a new round over processes.
     pub fn begin_round(&mut self) {
         self.without.clear();
@@ -60,9 +71,16 @@ impl Searcher {
             if !self.without.contains(&mapping.file) {
                 self.examine(pid, maps, mapping, &mut search)?;
             }
+            // Of a process whose files do not answer the others are left alone, too.
+            if search.unexamined.is_some() {
+                break;
+            }
         }
         if !search.found.is_empty() {
             return Ok(search.found);
+        }
+        if let Some((path, source)) = search.unexamined {
+            return Err(InspectError::NotExamined { pid, path, source });
         }
         match (search.broken, search.denied) {
             (Some((path, ElfError::OtherMachine { what })), _) => {
@@ -75,6 +93,14 @@ impl Searcher {
             (None, Some(path)) => Err(InspectError::PermissionDenied { pid, path }),
             (None, None) => Err(InspectError::NoRocksDb { pid, hint: search.hint }),
         }
+    }
+
+    /// Whether the process' dynamic linker is musl's.
+    pub fn has_musl(&mut self, pid: u32, maps: &Maps, executable: &Path) -> bool {
+        let mapping = linker::mapping(pid, maps, executable);
+        let Some(Ok((file, _))) = mapping.map(|mapping| open_mapped(pid, mapping)) else { return false };
+        let examined = self.verdicts.examine(&file, &View::of_process(pid));
+        matches!(examined, Ok((_, Verdict::MuslLinker)))
     }
 
     fn examine(
@@ -93,9 +119,13 @@ impl Searcher {
             // Unmapped meanwhile, or the process ended, which the next reading of it will tell.
             Err(_) => return Ok(()),
         };
-        let examined = self.modules.examine(&file, &View::of_process(pid));
-        let (key, verdict) = examined.map_err(|error| InspectError::from_io(pid, &path, error))?;
         let named = is_named_rocksdb(mapping);
+        let from_io = |error| InspectError::from_io(pid, &path, error);
+        if !named && file.metadata().map_err(from_io)?.len() < ROCKSDB_BYTES_MIN {
+            self.without.insert(mapping.file);
+            return Ok(());
+        }
+        let (key, verdict) = self.verdicts.examine(&file, &View::of_process(pid)).map_err(from_io)?;
         match verdict {
             Verdict::RocksDb(facts) => {
                 let (mapping, path_from_agent) = with_the_code(pid, maps, mapping, path, &facts);
@@ -104,6 +134,9 @@ impl Searcher {
             Verdict::Hidden => {
                 let text = "holds RocksDB, but its symbols were stripped and it was built without RTTI";
                 search.hint.get_or_insert_with(|| format!("{} {text}", mapping.path.display()));
+            }
+            Verdict::Unreadable(error @ ElfError::NotExamined { .. }) => {
+                search.unexamined.get_or_insert_with(|| (mapping.path.clone(), error));
             }
             Verdict::Other if named => {
                 let text = "does not define DBIter::Seek: it only calls RocksDB";
@@ -117,7 +150,7 @@ impl Searcher {
             ) => {
                 search.hint.get_or_insert_with(|| format!("{}: {error}", mapping.path.display()));
             }
-            Verdict::Other | Verdict::Unreadable(_) => {
+            Verdict::Other | Verdict::MuslLinker | Verdict::Unreadable(_) => {
                 self.without.insert(mapping.file);
             }
         }

@@ -1,12 +1,12 @@
-//! A file that is examined, and what examining it may take of the agent.
+//! A file that is examined, and what examining it may take.
 //!
 //! Anybody can map any file and so have it examined, and what a file says of its own tables can be anything.
-//! So everything that a file makes the agent do is taken from one allowance before it is done: memory that is
-//! kept, and work, which is bytes that are read, entries and hits that are looked at, and instructions that
-//! are followed. Work and not time: a file is examined on a busy machine or not at all as it is on an idle
-//! one.
+//! So everything that a file makes its reader do is taken from one allowance before it is done: memory that
+//! is kept, and work, which is bytes that are read, entries and hits that are looked at, and instructions
+//! that are followed. Work and not time: a file is examined on a busy machine or not at all as it is on an
+//! idle one.
 
-use super::elf_error::ElfError;
+use super::elf_error::{ElfError, Resource};
 use object::{ReadCache, ReadRef};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ use std::os::unix::fs::FileExt;
 pub const FILE_BYTES_MAX: u64 = 8 << 30;
 
 /// Memory that may be kept for one file. With what is not counted (buffers, the analysis of one function) the
-/// agent grows by less than 64 MiB.
+/// process grows by less than 64 MiB.
 pub const MEMORY_BYTES_MAX: u64 = 40 << 20;
 
 /// Work that one file may make, in units of half a nanosecond or so: a quarter of a second of an idle
@@ -36,7 +36,7 @@ pub struct Allowance {
     memory_bytes: Cell<u64>,
     work_bytes: Cell<u64>,
     /// What it was that did not suffice.
-    lacking: Cell<Option<&'static str>>,
+    lacking: Cell<Option<Resource>>,
 }
 
 impl Default for Allowance {
@@ -53,13 +53,13 @@ impl Allowance {
     /// Takes memory that is going to be kept.
     /// Errors: [`ElfError::TooMuch`] where there is not so much left.
     pub fn take_memory(&self, bytes: u64) -> Result<(), ElfError> {
-        self.take(&self.memory_bytes, bytes, "memory")
+        self.take(&self.memory_bytes, bytes, Resource::Memory)
     }
 
     /// Takes work that is going to be done.
     /// Errors: [`ElfError::TooMuch`] where there is not so much left.
     pub fn take_work(&self, bytes: u64) -> Result<(), ElfError> {
-        self.take(&self.work_bytes, bytes, "time")
+        self.take(&self.work_bytes, bytes, Resource::Time)
     }
 
     /// Whether all that was asked for was granted.
@@ -70,7 +70,7 @@ impl Allowance {
     }
 
     /// Once something was refused, nothing is granted any more.
-    fn take(&self, left: &Cell<u64>, amount: u64, resource: &'static str) -> Result<(), ElfError> {
+    fn take(&self, left: &Cell<u64>, amount: u64, resource: Resource) -> Result<(), ElfError> {
         self.check()?;
         let rest = left.get().checked_sub(amount).ok_or(ElfError::TooMuch { resource });
         left.set(rest.clone().inspect_err(|_| self.lacking.set(Some(resource)))?);
@@ -105,7 +105,9 @@ impl<'a> Source<'a> {
     /// An open file.
     /// Errors: [`ElfError`] where its size cannot be read, or is over [`FILE_BYTES_MAX`].
     pub fn of_file(file: &'a File, allowance: &'a Allowance) -> Result<Source<'a>, ElfError> {
-        let length = file.metadata().map_err(ElfError::from_io)?.len();
+        // Not by its metadata, which the standard library has by a call that also looks files up by name.
+        let status = rustix::fs::fstat(file).map_err(|error| ElfError::from_io(error.into()))?;
+        let length = u64::try_from(status.st_size).unwrap_or_default();
         if length > FILE_BYTES_MAX {
             return Err(ElfError::TooLarge { part: "file".into(), size: length, limit: FILE_BYTES_MAX });
         }
@@ -190,9 +192,9 @@ mod tests {
     fn nothing_is_granted_after_the_first_refusal() {
         let allowance = Allowance::default();
         allowance.take_work(WORK_BYTES_MAX - 1).unwrap();
-        assert_eq!(allowance.take_work(2), Err(ElfError::TooMuch { resource: "time" }));
-        assert_eq!(allowance.take_memory(1), Err(ElfError::TooMuch { resource: "time" }));
-        assert_eq!(allowance.check(), Err(ElfError::TooMuch { resource: "time" }));
+        assert_eq!(allowance.take_work(2), Err(ElfError::TooMuch { resource: Resource::Time }));
+        assert_eq!(allowance.take_memory(1), Err(ElfError::TooMuch { resource: Resource::Time }));
+        assert_eq!(allowance.check(), Err(ElfError::TooMuch { resource: Resource::Time }));
     }
 
     #[test]
@@ -208,6 +210,6 @@ mod tests {
         assert!(matches!(source.bytes(1 << 30, 1), Err(ElfError::Malformed { .. })));
         assert!(matches!(source.bytes(u64::MAX, 2), Err(ElfError::Malformed { .. })));
         allowance.check().unwrap();
-        assert_eq!(source.bytes(0, 1 << 30), Err(ElfError::TooMuch { resource: "memory" }));
+        assert_eq!(source.bytes(0, 1 << 30), Err(ElfError::TooMuch { resource: Resource::Memory }));
     }
 }

@@ -5,9 +5,9 @@
 //! functions do.
 
 use super::creation;
-use super::debug_file;
+use super::debug_file::DebugSymbols;
 use super::elf::{ElfError, ElfHeaders, Symbol};
-use super::facts::FoundBy;
+use super::facts::{COMPACT_RANGE, FoundBy};
 use super::learn::Reader;
 use super::mini_debug_info;
 use super::scan;
@@ -15,7 +15,6 @@ use super::source::Source;
 use super::unwind;
 use super::vtables::{self, Vtable};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 /// `rocksdb::DBIter::Seek(Slice const&)`: in every RocksDB from 5.x to 11.x, and in nothing else.
 pub const SEEK: &str = "_ZN7rocksdb6DBIter4SeekERKNS_5SliceE";
@@ -63,7 +62,7 @@ pub const PERF_LEVEL: &str = "_ZN7rocksdb10perf_levelE";
 pub const PERF_CONTEXT_API: [&str; 2] = ["rocksdb_perfcontext_create", "rocksdb_perfcontext_metric"];
 
 /// All names that are looked up.
-const WANTED: [&str; 20] = [
+pub(super) const WANTED: [&str; 21] = [
     SEEK,
     SEEK_FOR_PREV,
     SEEK_TO_FIRST,
@@ -84,6 +83,7 @@ const WANTED: [&str; 20] = [
     PERF_LEVEL,
     PERF_CONTEXT_API[0],
     PERF_CONTEXT_API[1],
+    COMPACT_RANGE,
 ];
 
 /// The classes whose vtables are looked for.
@@ -102,8 +102,8 @@ const ITERATOR_SLOTS_MIN: usize = 12;
 const TICKER_NAME: &[u8] = b"rocksdb.block.cache.miss";
 
 /// Files smaller than this have no RocksDB inside, whose code alone is 4 MiB. Spares looking through the
-/// texts of every library of the node.
-const STRIPPED_BYTES_MIN: u64 = 2 << 20;
+/// texts of every library of the node, and a process for each small one.
+pub(super) const ROCKSDB_BYTES_MIN: u64 = 2 << 20;
 
 /// A symbol, and how it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +124,8 @@ pub(super) enum Presence {
     Found(Symbols),
     /// It does, but where does not show.
     Hidden,
+    /// It does, and a debug file may say where: that of this build.
+    InDebugFile { build_id: String },
     /// It does not.
     Absent,
 }
@@ -132,6 +134,11 @@ impl Symbols {
     /// What is known of a name.
     pub fn get(&self, name: &str) -> Option<&Located> {
         self.by_name.get(name)
+    }
+
+    /// Whether a symbol of the file's own can be found by the dynamic linker.
+    pub fn exports_compact_range(&self) -> bool {
+        self.get(COMPACT_RANGE).is_some_and(|located| located.symbol.dynamic)
     }
 
     /// Whether all of these can be found by the dynamic linker.
@@ -144,12 +151,13 @@ impl Symbols {
         names.iter().filter_map(|name| self.get(name)).map(|located| located.symbol.value).collect()
     }
 
-    /// Looks for RocksDB in a file; in separate files with debug information below `roots`, too.
+    /// Looks for RocksDB in a file. `separate` are the symbols of its debug file, none of them where it has
+    /// none; `None`: it was not looked for yet.
     /// Errors: [`ElfError`] when the file's own tables cannot be read.
     pub fn locate(
         source: &Source<'_>,
         headers: &ElfHeaders,
-        roots: &[PathBuf],
+        separate: Option<&DebugSymbols>,
     ) -> Result<Presence, ElfError> {
         // The cheap question first: most files do not have the name in their string tables.
         let mut symbols = Symbols::default();
@@ -161,7 +169,7 @@ impl Symbols {
             // Without the definition of `Seek` it only calls another file's RocksDB.
             return Ok(if symbols.get(SEEK).is_some() { Presence::Found(symbols) } else { Presence::Absent });
         }
-        if source.length() < STRIPPED_BYTES_MIN || !mentions_rocksdb(source, headers)? {
+        if source.length() < ROCKSDB_BYTES_MIN || !mentions_rocksdb(source, headers)? {
             return Ok(Presence::Absent);
         }
         // What is exported is there even now: `perf_context`, perhaps.
@@ -172,12 +180,8 @@ impl Symbols {
         if symbols.get(SEEK).is_none()
             && let Some(build_id) = headers.build_id(source)
         {
-            let mut found = debug_file::symbols(&build_id, roots, &WANTED, source.allowance())?;
-            // Anybody can write a build id: this file itself has to say that its functions begin there.
-            found.retain(|_, symbol| {
-                symbol.thread_local || unwind::begins_function(source, headers, symbol.value) == Some(true)
-            });
-            symbols.add_separate(found, FoundBy::DebugFile);
+            let Some(separate) = separate else { return Ok(Presence::InDebugFile { build_id }) };
+            symbols.add_separate(functions_of(source, headers, separate), FoundBy::DebugFile);
         }
         if symbols.get(SEEK).is_none() {
             let found = vtables::of_classes(source, headers, &CLASSES)?;
@@ -241,6 +245,20 @@ impl Symbols {
             add(value, NEW_ITERATOR);
         }
     }
+}
+
+/// What a debug file says of this very file. Anybody can write a build id: the file itself has to say that
+/// its functions begin there.
+fn functions_of(
+    source: &Source<'_>,
+    headers: &ElfHeaders,
+    separate: &DebugSymbols,
+) -> BTreeMap<&'static str, Symbol> {
+    let wanted = WANTED.into_iter().filter_map(|name| Some((name, *separate.get(name)?)));
+    let is_of_file = |symbol: &Symbol| {
+        symbol.thread_local || unwind::begins_function(source, headers, symbol.value) == Some(true)
+    };
+    wanted.filter(|(_, symbol)| is_of_file(symbol)).collect()
 }
 
 fn has_symbol_name(source: &Source<'_>, headers: &ElfHeaders, name: &str) -> Result<bool, ElfError> {

@@ -1,12 +1,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 use super::super::mini_debug_info::tests::{TINY, TINY_SEEK};
-use super::super::module::{ModuleCache, ModuleFacts, Verdict, View};
+use super::super::module::ModuleFacts;
 use super::super::source::{Allowance, MEMORY_BYTES_MAX, WORK_BYTES_MAX};
 use super::super::tls;
 use super::super::trace::TlsBase;
+use super::super::verdicts::{Verdict, Verdicts, View};
 use super::*;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -30,11 +31,11 @@ fn stripped(directory: &Path) -> PathBuf {
 }
 
 fn facts(path: &Path, root: &Path) -> Arc<ModuleFacts> {
-    facts_by(&mut ModuleCache::default(), path, root)
+    facts_by(&mut Verdicts::default(), path, root)
 }
 
 /// What a cache says of a file that a process with this root directory has mapped.
-fn facts_by(cache: &mut ModuleCache, path: &Path, root: &Path) -> Arc<ModuleFacts> {
+fn facts_by(cache: &mut Verdicts, path: &Path, root: &Path) -> Arc<ModuleFacts> {
     let view = View::below(root.to_path_buf(), "/proc/self/ns/mnt".into());
     match cache.examine(&File::open(path).unwrap(), &view).unwrap() {
         (_, Verdict::RocksDb(facts)) => facts,
@@ -127,7 +128,7 @@ fn a_debug_file_of_the_same_build_is_found_in_a_root() {
     assert_eq!(read_block_contents.file_offset, expected.file_offset);
     assert_eq!(found.perf_context.unwrap().value, original.perf_context.unwrap().value);
     // What lies in one root directory says nothing to who has another.
-    let mut cache = ModuleCache::default();
+    let mut cache = Verdicts::default();
     let elsewhere = tempfile::tempdir().unwrap();
     assert_eq!(facts_by(&mut cache, &copy, root).found_by, FoundBy::DebugFile);
     assert_eq!(facts_by(&mut cache, &copy, elsewhere.path()).found_by, FoundBy::Code);
@@ -153,7 +154,8 @@ fn packed_symbols_are_found() {
     let allowance = Allowance::default();
     let source = Source::of_file(&file, &allowance).unwrap();
     let headers = ElfHeaders::read(&source).unwrap();
-    let Presence::Found(symbols) = Symbols::locate(&source, &headers, &[]).unwrap() else {
+    let Presence::Found(symbols) = Symbols::locate(&source, &headers, Some(&DebugSymbols::new())).unwrap()
+    else {
         panic!("not found")
     };
     let seek = symbols.get(SEEK).unwrap();
@@ -166,7 +168,10 @@ fn a_program_without_rocksdb_has_none() {
     let allowance = Allowance::default();
     let source = Source::of_file(&file, &allowance).unwrap();
     let headers = ElfHeaders::read(&source).unwrap();
-    assert!(matches!(Symbols::locate(&source, &headers, &[]).unwrap(), Presence::Absent));
+    assert!(matches!(
+        Symbols::locate(&source, &headers, Some(&DebugSymbols::new())).unwrap(),
+        Presence::Absent
+    ));
 }
 
 /// Goal: nobody says with a file of their own where probes go in somebody else's. Method: a copy with the
@@ -179,7 +184,7 @@ fn a_forged_build_id_says_nothing_of_another_file() {
     std::fs::copy(ourselves(), &genuine).unwrap();
     std::fs::copy(ourselves(), &forged).unwrap();
     move_symbol(&forged, SEEK, 3);
-    let mut cache = ModuleCache::default();
+    let mut cache = Verdicts::default();
     let forged = facts_by(&mut cache, &forged, root);
     let found = facts_by(&mut cache, &genuine, root);
     assert_eq!(found.build_id, forged.build_id);
@@ -201,7 +206,10 @@ fn real_files_take_a_part_of_their_allowance() {
         let source = Source::of_file(&file, &allowance).unwrap();
         let headers = ElfHeaders::read(&source).unwrap();
         let begin = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        assert!(matches!(Symbols::locate(&source, &headers, &[]).unwrap(), Presence::Found(_)));
+        assert!(matches!(
+            Symbols::locate(&source, &headers, Some(&DebugSymbols::new())).unwrap(),
+            Presence::Found(_)
+        ));
         let end = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         let time_ms = (end.tv_sec - begin.tv_sec) * 1000 + (end.tv_nsec - begin.tv_nsec) / 1_000_000;
         let (memory, work) = allowance.taken();

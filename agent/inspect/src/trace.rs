@@ -8,6 +8,7 @@ use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
     OpKind, Register,
 };
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Instructions that are followed from one entry: some times the largest method of `DBIter`, which has
@@ -28,7 +29,7 @@ pub const EXTENT_BYTES_MAX: u64 = 256;
 pub const INSTRUCTION_BYTES_MAX: usize = 15;
 
 /// Where a thread-local variable lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TlsBase {
     /// At this distance from the thread pointer, which the code itself has (local exec).
     ThreadOffset(i64),
@@ -40,7 +41,7 @@ pub enum TlsBase {
 }
 
 /// A place in thread-local storage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TlsPlace {
     pub base: TlsBase,
     /// How far, bytes.

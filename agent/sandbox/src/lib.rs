@@ -3,8 +3,8 @@
 //! Several fences, because none is everywhere: capabilities, resource limits and the filter of system calls
 //! always hold, Landlock where the kernel has it (5.13 and later, unless booted without), another user and
 //! leaving the network where the process may. Who needs which is said by [`Sandbox`]: the child that reads a
-//! database, the child that loads a library, the listener, the keeper of a perf level. Commands of the policy
-//! only give up their privileges ([`give_up_privileges`]).
+//! database, the child that examines a file, the child that loads a library, the listener, the keeper of a
+//! perf level. Commands of the policy only give up their privileges ([`give_up_privileges`]).
 
 mod files;
 pub mod rooted;
@@ -15,6 +15,7 @@ pub use system_calls::Work;
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
 use rustix::thread::{CapabilitySet, CapabilitySets};
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -226,23 +227,20 @@ pub fn own_executable() -> PathBuf {
     PathBuf::from("/proc/self/exe")
 }
 
-/// Starts `executable`, the agent or a stand-in for it, with a hidden subcommand, the path it is about, and
-/// what else is to be said. It sees nothing of the agent's environment, and only its output is of interest.
+/// Starts `executable`, the agent or a stand-in for it, with a hidden subcommand and what else is to be said.
+/// It sees nothing of the agent's environment, and has no descriptor of it but these two.
 pub fn start(
     executable: &Path,
-    subcommand: &str,
-    path: &Path,
-    options: &[String],
+    arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     input: Stdio,
+    output: Stdio,
 ) -> io::Result<Child> {
     Command::new(executable)
-        .arg(subcommand)
-        .arg(path)
-        .args(options)
+        .args(arguments)
         .env_clear()
         .current_dir("/")
         .stdin(input)
-        .stdout(Stdio::piped())
+        .stdout(output)
         .stderr(Stdio::null())
         .spawn()
 }

@@ -14,6 +14,9 @@ pub enum Work {
     /// open: no file for writing, no process, no socket, no signal to another process, no code made or
     /// loaded.
     ReadsFiles,
+    /// Reads files that were opened before, on one thread, and writes to what is open: no file is opened or
+    /// looked up by a name.
+    ReadsOpened,
     /// Loads code and runs it, on one thread, and writes to what is open.
     RunsCode,
     /// Accepts connections on sockets that listen already, and speaks on them and on pairs of sockets, on one
@@ -190,6 +193,7 @@ impl Work {
     fn filter(self) -> Vec<sock_filter> {
         let own = match self {
             Work::ReadsFiles => [FILES, DATA, READS_FILES],
+            Work::ReadsOpened => [DATA, &[], &[]],
             Work::RunsCode => [FILES, RUNS_CODE, &[]],
             Work::Serves => [DATA, SERVES, &[]],
         };

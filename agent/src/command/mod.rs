@@ -139,6 +139,9 @@ pub enum Command {
     /// Reads a database directory's SST metadata on behalf of the agent.
     #[command(name = sexton_sst::CHILD_SUBCOMMAND, hide = true)]
     ReadSst(sexton_sst::ChildArguments),
+    /// Examines one file that a process has mapped, on behalf of the agent.
+    #[command(name = sexton_inspect::examiner::CHILD_SUBCOMMAND, hide = true)]
+    Examine(sexton_inspect::examiner_child::ChildArguments),
     /// Asks a RocksDB library where its counters are, on behalf of the agent.
     #[command(name = sexton_inspect::library::CHILD_SUBCOMMAND, hide = true)]
     AskLibrary(sexton_inspect::library_child::ChildArguments),

@@ -4,16 +4,11 @@ use super::finding::Finding;
 use sexton_execute::{
     CLibrary, HOOK_LIBRARY_FILE_NAME, SqlExecutor, SqlTrouble, check_attachable, find_hook_library,
 };
-use sexton_inspect::elf::ElfHeaders;
-use sexton_inspect::facts::Target;
-use sexton_inspect::source::{Allowance, Source};
+use sexton_inspect::facts::{COMPACT_RANGE, Target};
 use sexton_tuner::policy::Policy;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-
-/// The function of RocksDB's C API without which the hook can do nothing.
-const COMPACT_RANGE: &str = "rocksdb_compact_range_cf_opt";
 
 /// Bytes of `/proc/PID/maps` that are looked through.
 const MAPS_BYTES_MAX: u64 = 16 << 20;
@@ -42,10 +37,9 @@ fn by_attaching(target: &Target) -> Finding {
     if let Err(error) = find_hook_library(None, CLibrary::of(target)) {
         return no(error.to_string(), error.remedy());
     }
-    match exports_the_interface(target) {
-        Ok(true) => Finding::yes(name, note),
-        Ok(false) => no_interface(name, note),
-        Err(reason) => Finding::unknown(name, note, reason, "run sexton as root to find out"),
+    match target.module.exports_compact_range {
+        true => Finding::yes(name, note),
+        false => no_interface(name, note),
     }
 }
 
@@ -60,10 +54,9 @@ fn by_preload(target: &Target) -> Finding {
     if !has_hook(&maps) {
         return Finding::no(name, note, "the hook is not loaded in it", remedy);
     }
-    match exports_the_interface(target) {
-        Ok(true) => Finding::yes(name, format!("{note}; the hook is loaded")),
-        Ok(false) => no_interface(name, note),
-        Err(reason) => Finding::unknown(name, note, reason, "run sexton as root to find out"),
+    match target.module.exports_compact_range {
+        true => Finding::yes(name, format!("{note}; the hook is loaded")),
+        false => no_interface(name, note),
     }
 }
 
@@ -140,15 +133,6 @@ fn has_hook(maps: &str) -> bool {
         let name = name.trim_end_matches(" (deleted)");
         name == HOOK_LIBRARY_FILE_NAME || name.starts_with(".sexton-hook-")
     })
-}
-
-fn exports_the_interface(target: &Target) -> Result<bool, String> {
-    let file = File::open(&target.module.path_from_agent).map_err(|error| error.to_string())?;
-    let allowance = Allowance::default();
-    let symbols = Source::of_file(&file, &allowance)
-        .and_then(|source| ElfHeaders::read(&source)?.symbols(&source, &[COMPACT_RANGE]));
-    let symbols = symbols.map_err(|error| error.to_string())?;
-    Ok(symbols.get(COMPACT_RANGE).is_some_and(|symbol| symbol.dynamic))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::error::SstError;
 use super::wire::{Failure, Index, Line, Tail};
 use sexton_sandbox::rooted::Identity;
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Stdio};
@@ -119,15 +120,14 @@ impl Reader {
         option: Option<&str>,
         input: Option<String>,
     ) -> Result<Child, SstError> {
-        let mut options = Vec::new();
+        let mut arguments = vec![OsString::from(CHILD_SUBCOMMAND), place.path.into()];
         if let Some((device, inode)) = place.identity {
-            options.extend([format!("--device={device}"), format!("--inode={inode}")]);
+            arguments.extend([format!("--device={device}").into(), format!("--inode={inode}").into()]);
         }
-        options.extend(option.map(str::to_owned));
+        arguments.extend(option.map(OsString::from));
         let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
         let start = || {
-            let mut child =
-                sexton_sandbox::start(&self.executable, CHILD_SUBCOMMAND, place.path, &options, stdin)?;
+            let mut child = sexton_sandbox::start(&self.executable, &arguments, stdin, Stdio::piped())?;
             // The numbers of all files that are read at once fit into the pipe. A child that has ended tells
             // by its output.
             if let (Some(mut stdin), Some(text)) = (child.stdin.take(), input) {

@@ -47,6 +47,17 @@ def more_programs_than_memory():
     write(GIB, (0, header(256, 1, 0xFFFF)), (256, section(0, 0, 0, info=15_000_000)))
 
 
+def sections_of_zeros():
+    # 65,536 sections of no kind, all in a hole.
+    write(GIB, (0, header(64, 0, 0) + section(0, 0, 65_536)))
+
+
+def symbol_tables_beyond_counting():
+    # 60,000 tables that share the names of seven gigabytes: their number is the size of section 0.
+    tables = b"".join([section(SYMTAB, 0, 7 * GIB, link=1)] * 59_998)
+    write(7 * GIB, (0, header(4096, 0, 0)), (4096, section(0, 0, 60_000) + section(STRTAB, 0, 7 * GIB) + tables))
+
+
 def symbol_tables_of_one_sparse_string_table():
     # 4,000 tables with names that lie anywhere in seven gigabytes.
     tables = b"".join([section(SYMTAB, 0, 7 * GIB, link=1)] * 4_000)

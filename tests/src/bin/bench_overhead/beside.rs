@@ -3,10 +3,10 @@
 use anyhow::{Context, Result};
 use sexton::snapshot::ProbeView;
 use sexton_inspect::facts::{ProbeSites, Target};
-use sexton_inspect::inspect::Inspector;
 use sexton_probe::governor::ProbePrices;
 use sexton_probe::{Credit, KernelFeatures, Mechanism, OpenWindow, Sentinel, Thresholds, Windows};
 use sexton_tests::agent::{self, Agent};
+use sexton_tests::inspected;
 use std::path::Path;
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ impl AlwaysOn {
     }
 
     fn with(load: u32, prices: ProbePrices, choose: impl Fn(ProbeSites) -> ProbeSites) -> Result<AlwaysOn> {
-        let mut target = Inspector::new().inspect(load)?;
+        let mut target = inspected::target(load)?;
         target.module.sites = choose(target.module.sites);
         let features = KernelFeatures::probe();
         let mut sentinel = Sentinel::load(&features)?;
