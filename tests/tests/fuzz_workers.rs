@@ -44,7 +44,7 @@ const PER_MILLE: [(&str, u64); 5] =
 /// What asks may have at most.
 const MEMORY_KIB_MAX: u64 = 64 << 10;
 /// How long each of them is waited for at most, and what ending it takes.
-const EXAMINER_LIMIT: Duration = Duration::from_secs(6);
+const EXAMINER_LIMIT: Duration = Duration::from_secs(8);
 const READER_LIMIT: Duration = Duration::from_secs(21);
 const HTTP_LIMIT: Duration = Duration::from_secs(20);
 /// How long an answer takes at most, where nothing is missing of the request.
@@ -389,7 +389,11 @@ fn http(agent: &Agent, runs: u64, seed: u64) -> Result<Tally> {
     let originals = requests(agent.address);
     let mut tally = Tally::default();
     for number in 0..runs {
-        let input = changed(seed, number, &originals);
+        // Every eighth is as a client says it: it is answered whatever came before.
+        let input = match number % 8 {
+            0 => originals.first().cloned().unwrap_or_default(),
+            _ => changed(seed, number, &originals),
+        };
         let began = Instant::now();
         let status = ask(agent.address, &input);
         tally.note(1, began.elapsed());

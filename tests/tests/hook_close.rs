@@ -180,7 +180,7 @@ impl Host<'_> {
     }
 
     fn target(&self) -> Result<Target> {
-        Ok(inspected::target(self.process.pid())?)
+        inspected::target(self.process.pid())
     }
 }
 

@@ -35,8 +35,8 @@ const MEMORY_KIB_MAX: u64 = 4 << 10;
 const PROCESSOR_TIME_MAX: Duration = Duration::from_millis(250);
 /// The hidden subcommand of who examines a file.
 const EXAMINE: &str = "internal-examine";
-/// How long the agent waits for one.
-const EXAMINE_LIMIT: Duration = Duration::from_secs(5);
+/// How long it is watched that nobody is asked again.
+const QUIET: Duration = Duration::from_secs(5);
 
 /// An agent that looks into the processes that have this directory on their command line.
 fn agent_for(directory: &Path) -> Result<Agent> {
@@ -200,7 +200,7 @@ fn a_child_that_is_killed_or_stuck_is_a_verdict() -> Result<()> {
         ensure!(met.len() == 1, "{} processes were started for one file", met.len());
         // Nobody is left, and the process is looked into again without another one.
         let cycles = count(&agent.get("/healthz")?, "/cycles")?;
-        let until = Instant::now() + EXAMINE_LIMIT;
+        let until = Instant::now() + QUIET;
         while Instant::now() < until {
             let again = examining(&agent, name)?;
             ensure!(again.is_empty(), "{name}: {again:?} run again");

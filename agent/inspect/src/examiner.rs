@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 pub const CHILD_SUBCOMMAND: &str = "internal-examine";
 
 /// How long one examination may take. A large file takes a second of an idle processor, and up to four of a
-/// busy one.
-const TIME_LIMIT: Duration = Duration::from_secs(5);
+/// busy one. Less than a look into a process may take.
+const TIME_LIMIT: Duration = Duration::from_secs(7);
 
 /// Bytes of an answer: the facts of a file are some kilobytes.
 const ANSWER_BYTES_MAX: usize = 256 << 10;

@@ -15,10 +15,11 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-/// What it may use. What a file may take of it is less (`source`): half a second of an idle processor, 64 MiB
-/// beside its own program, which has as much, and the dictionary that unpacking reserves.
+/// What it may use. What a file may take of it is less (`source`): half a second of an idle processor, some
+/// seconds of one that is emulated, and 64 MiB beside its own program, which has as much, and the dictionary
+/// that unpacking reserves.
 const LIMITS: Limits = Limits {
-    processor_time_seconds: Some(3),
+    processor_time_seconds: Some(10),
     address_space_bytes: 512 << 20,
     open_files: 16,
     has_children: false,
