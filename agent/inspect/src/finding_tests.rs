@@ -30,9 +30,11 @@ fn what_can_be_is_believed() {
     assert_eq!(serde_json::from_str::<Finding>(&text).unwrap(), Finding::RocksDb(facts));
 }
 
+type Change = fn(&mut ModuleFacts);
+
 #[test]
 fn what_cannot_be_is_not_believed() {
-    let cases: [(&str, fn(&mut ModuleFacts)); 12] = [
+    let cases: [(&str, Change); 12] = [
         ("the load segments", |facts| facts.load[1].file_size += 1),
         ("the load segments", |facts| facts.load[1].file_offset = u64::MAX),
         ("the load segments", |facts| facts.load = vec![facts.load[0]; LOAD_SEGMENTS_MAX + 1]),
