@@ -133,6 +133,7 @@ impl Explained<'_> {
             _ => serde_json::Map::new(),
         };
         let limits = fields(serde_json::to_value(&self.now.guards)).into_iter();
+        let limits = limits.filter(|(_, limit)| !limit.is_object());
         let said = limits.map(|(name, limit)| {
             let limit = limit.as_str().map_or_else(|| limit.to_string(), str::to_owned);
             let field = format!("guards.{name}");
@@ -143,7 +144,26 @@ impl Explained<'_> {
             let source = self.decided(given, &field);
             Statement { text: format!("guard {name}: {limit}"), source }
         });
-        said.collect()
+        said.chain(self.guard_commands()).collect()
+    }
+
+    /// What is asked before an action begins.
+    fn guard_commands(&self) -> Vec<Statement> {
+        let guards = &self.now.guards;
+        let program = |run: &[String]| run.first().cloned().unwrap_or_default();
+        let hold = guards.hold.as_ref().map(|hold| {
+            let (program, limit) = (program(&hold.run), hold.acquire_timeout);
+            let text = format!(
+                "each action in a database runs under a lock that {program} holds, which is waited for {limit}"
+            );
+            self.say(&["guards.hold"], text)
+        });
+        let command = guards.command.as_ref().map(|command| {
+            let (program, limit) = (program(&command.run), command.timeout);
+            let text = format!("before each action in a database {program} has to say yes within {limit}");
+            self.say(&["guards.command"], text)
+        });
+        hold.into_iter().chain(command).collect()
     }
 
     fn target(&self, number: usize, target: &TargetPolicy) -> Vec<Statement> {

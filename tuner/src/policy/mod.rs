@@ -32,7 +32,7 @@ pub use control::{ControlPolicy, WhenChanged};
 pub use databases::{DatabasesPolicy, Naming};
 pub use error::PolicyError;
 pub use explain::{ExplainedTarget, Explanation, Source, Statement, explain, explain_database};
-pub use guards::GuardPolicy;
+pub use guards::{CommandPolicy, GUARD_PLACEHOLDERS, GuardPolicy, HoldPolicy};
 pub use margin::MarginPolicy;
 pub use matching::{Candidate, TargetMatch};
 pub use parse::POLICY_BYTES_MAX;
