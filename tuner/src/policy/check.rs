@@ -2,13 +2,13 @@
 
 use super::check_pressure::check_pressure;
 use super::matching::CONTAINER_ID_DIGITS_MIN;
-use super::walk::locate;
+use super::sources::Sources;
 use super::written::shown;
 use super::{
     ColumnFamilyPolicy, ControlPolicy, CoreShare, DatabasesPolicy, Day, EXEC_PLACEHOLDERS, ExecutorKind,
     GUARD_PLACEHOLDERS, GuardPolicy, IoBudget, LoopTiming, MarginPolicy, PROCESS_PLACEHOLDER, Period, Policy,
-    PolicyError,
-    PrefixPolicy, ProbePolicy, THROTTLE_PLACEHOLDER, TargetMatch, TargetPolicy, ThrottlePolicy, TimeSpan,
+    PolicyError, PrefixPolicy, ProbePolicy, THROTTLE_PLACEHOLDER, TargetMatch, TargetPolicy, ThrottlePolicy,
+    TimeSpan,
 };
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -46,8 +46,8 @@ const READ_INTERVAL_MIN: TimeSpan = TimeSpan::from_seconds(1);
 const PROBE_BUDGET_MAX: CoreShare = CoreShare::from_parts_per_million(1_000_000);
 
 /// The first value that cannot be meant, with its place.
-pub(super) fn check(policy: &Policy, text: &str) -> Result<(), PolicyError> {
-    let checker = Checker { text };
+pub(super) fn check(policy: &Policy, sources: &Sources) -> Result<(), PolicyError> {
+    let checker = Checker { sources };
     checker.thresholds(policy)?;
     checker.timing(policy)?;
     checker.probes(policy.probes, "probes.budget")?;
@@ -75,8 +75,8 @@ pub(super) fn check(policy: &Policy, text: &str) -> Result<(), PolicyError> {
     }
 }
 
-pub(super) struct Checker<'t> {
-    text: &'t str,
+pub(super) struct Checker<'s> {
+    sources: &'s Sources,
 }
 
 impl Checker<'_> {
@@ -88,10 +88,7 @@ impl Checker<'_> {
         help: impl Into<String>,
     ) -> Result<T, PolicyError> {
         let error = PolicyError::of_text(format!("{path}: {message}"), help);
-        Err(match locate(self.text, path) {
-            Some(place) => error.at(self.text, place.index()),
-            None => error,
-        })
+        Err(self.sources.at(error, path))
     }
 
     pub(super) fn refuse_if(
