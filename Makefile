@@ -2,7 +2,7 @@
 # Everything is built with the same arguments, so that RocksDB's C++ and Polars are built once.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build build build-demo demo demo-web test unit simulate fuzz e2e lint bench-api bench-footprint bench-guard bench-overhead bench-plan bench-workloads test-api test-hostile test-kernels test-monitoring test-ozone test-package test-web deb
+.PHONY: help setup setup-build build build-demo demo demo-web test unit simulate fuzz e2e lint bench-api bench-footprint bench-guard bench-overhead bench-plan bench-workloads test-api test-hostile test-kernels test-monitoring test-ozone test-package test-peers test-web deb
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
@@ -132,6 +132,10 @@ test-ozone: build ## A real Apache Ozone 2.2.0, whose lists are healed, and whic
 	tests/setup.sh ozone
 	SEXTON_TOOLS="$(TOOLS)" $(AS_ROOT) unshare --net -- \
 	    sh -c 'ip link set lo up && exec "$$0"' $(abspath $(PROGRAMS))/sexton-test-ozone
+
+test-peers: build ## Two hundred actions of three agents that share a lock in a real etcd, never two at a time (root, 15 min).
+	SEXTON_TOOLS="$(TOOLS)" SEXTON_PEERS_ACTIONS=200 CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$(AS_ROOT)" \
+	    cargo test $(BUILD) --test peers -- --test-threads=1 --nocapture
 
 test-package: setup deb ## The package in a fresh Debian 12 under systemd: installed, acts, hangs, is purged; and made twice alike (root, 20 min).
 	tests/package/twice.sh $(abspath $(PROGRAMS))/..

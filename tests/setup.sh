@@ -196,6 +196,12 @@ if { ! has_program promtool || ! has_program prometheus; } && [ ! -x "$tools/pro
     unpack prometheus "$tools/prometheus"
 fi
 
+if { ! has_program etcd || ! has_program etcdctl; } && [ ! -x "$tools/etcd/usr/bin/etcdctl" ]; then
+    say "unpacking etcd into $tools: agents that act one at a time take their lock there in the tests (nothing is installed, no daemon runs)"
+    unpack etcd-server "$tools/etcd"
+    unpack etcd-client "$tools/etcd"
+fi
+
 cargo_program cargo-deny "$cargo_deny" "it checks licences and sources of all crates"
 cargo_program cargo-nextest "$cargo_nextest" "it runs the end-to-end tests, several at a time" \
     --no-default-features --features default-no-update

@@ -75,10 +75,10 @@ impl Commands {
 }
 
 /// A thread, as long as it lives.
-struct Counted(Arc<AtomicUsize>);
+pub struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    fn new(threads: &Arc<AtomicUsize>) -> Counted {
+    pub fn new(threads: &Arc<AtomicUsize>) -> Counted {
         threads.fetch_add(1, Ordering::Relaxed);
         Counted(Arc::clone(threads))
     }

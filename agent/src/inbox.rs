@@ -3,7 +3,7 @@
 use crate::discovery::Looked;
 use crate::session::{Answer, Probed};
 use crate::signals::Sensed;
-use sexton_execute::{ExecuteError, JobOutcome};
+use sexton_execute::{ExecuteError, JobOutcome, Said};
 use sexton_inspect::facts::TargetId;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -36,6 +36,13 @@ pub enum Event {
         target: TargetId,
         /// What.
         sensed: Sensed,
+    },
+    /// A command of the guards has said something.
+    GuardSaid {
+        /// Which.
+        number: u64,
+        /// What.
+        said: Said,
     },
     /// Commands of the policy have ended.
     Commanded {

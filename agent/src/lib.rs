@@ -12,6 +12,7 @@ mod discovery;
 pub mod doctor;
 pub mod engine;
 pub mod failure;
+mod guard_commands;
 mod guarded_file;
 pub mod history;
 mod inbox;

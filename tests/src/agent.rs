@@ -138,6 +138,11 @@ impl Agent {
         Agent::launch(directory, &[], filter)?.answering()
     }
 
+    /// As [`Agent::start`], with the policy in the files of another directory.
+    pub fn start_in_directory(directory: &Path, policies: &Path) -> Result<Agent> {
+        Agent::launch_with(directory, policies, &[], None)?.answering()
+    }
+
     /// As [`Agent::start`], with further arguments; one of them may be another `--hook-library`.
     pub fn start_with(directory: &Path, policy: &str, arguments: &[&str]) -> Result<Agent> {
         write_policy(directory, policy)?;
@@ -155,10 +160,19 @@ impl Agent {
     }
 
     fn launch(directory: &Path, arguments: &[&str], filter: Option<&str>) -> Result<Agent> {
+        Agent::launch_with(directory, &directory.join("policy.yaml"), arguments, filter)
+    }
+
+    fn launch_with(
+        directory: &Path,
+        policy: &Path,
+        arguments: &[&str],
+        filter: Option<&str>,
+    ) -> Result<Agent> {
         let address = http::free_address()?;
         let log = directory.join("sexton.log");
         let mut command = command()?;
-        command.arg("run").arg("--policy").arg(directory.join("policy.yaml"));
+        command.arg("run").arg("--policy").arg(policy);
         command.args(["--listen", &address.to_string()]).arg("--control").arg(directory.join("control.sock"));
         command.arg("--state-directory").arg(directory.join("state")).args(arguments);
         if let Some(filter) = filter {

@@ -5,7 +5,7 @@
 //! against Kubernetes' own JSON schemas, unknown fields refused; the rules in them are those that promtool
 //! has checked.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use sexton_tests::{artifact, policy_reference};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -119,7 +119,11 @@ fn check_manifests(files: &[PathBuf]) -> Result<serde_json::Value> {
 }
 
 fn manifests() -> Result<Vec<PathBuf>> {
-    let directory = deployed("kubernetes/base");
+    manifests_of("kubernetes/base")
+}
+
+fn manifests_of(directory: &str) -> Result<Vec<PathBuf>> {
+    let directory = deployed(directory);
     let mut files = Vec::new();
     for entry in std::fs::read_dir(&directory).with_context(|| format!("reading {}", directory.display()))? {
         files.push(entry?.path());
@@ -130,11 +134,13 @@ fn manifests() -> Result<Vec<PathBuf>> {
 
 #[test]
 fn kubernetes_takes_the_manifests() -> Result<()> {
-    let answer = check_manifests(&manifests()?)?;
+    let lease = manifests_of("kubernetes/components/lease")?.into_iter();
+    let lease = lease.filter(|file| file.extension().is_some_and(|ending| ending == "yaml"));
+    let answer = check_manifests(&manifests()?.into_iter().chain(lease).collect::<Vec<_>>())?;
     let wrong = answer.get("wrong").and_then(serde_json::Value::as_array).context("no list")?;
     ensure!(wrong.is_empty(), "{wrong:#?}");
     let count = |name: &str| answer.get(name).and_then(serde_json::Value::as_u64).unwrap_or_default();
-    ensure!(count("checked") >= 14 && count("monitors") == 1, "too little was checked: {answer}");
+    ensure!(count("checked") >= 20 && count("monitors") == 1, "too little was checked: {answer}");
     Ok(())
 }
 
@@ -158,6 +164,33 @@ fn the_kustomization_has_every_manifest() -> Result<()> {
         let is_named = kustomization.lines().any(|line| line.trim() == format!("- {name}"));
         ensure!(is_named || name == "kustomization.yaml", "{name} is not among the resources");
     }
+    Ok(())
+}
+
+/// The lock that a policy names in the component's own words is what the component has, and its script is
+/// one.
+#[test]
+fn the_component_of_the_lease_goes_together() -> Result<()> {
+    let file = |name: &str| deployed(&format!("kubernetes/components/lease/{name}"));
+    let kustomization = read(&file("kustomization.yaml"))?;
+    for name in ["lease.yaml", "role.yaml"] {
+        ensure!(kustomization.lines().any(|line| line.trim() == format!("- {name}")), "{name} is not named");
+    }
+    let line = kustomization.lines().find_map(|line| line.strip_prefix("#   guards: "));
+    let policy = format!("guards: {}\n", line.context("no policy is shown")?);
+    let policy = sexton_tuner::Policy::parse(&policy)?;
+    let run = policy.guards.hold.context("no lock is shown")?.run;
+    let [_, script, lease] = run.as_slice() else { bail!("{run:?}") };
+    let script = Path::new(script).file_name().context("no script is shown")?;
+    ensure!(
+        kustomization.contains(&format!("files: [{}]", script.to_string_lossy())),
+        "{script:?} is not named"
+    );
+    for (name, key) in [("lease.yaml", "name: "), ("role.yaml", "resourceNames: [")] {
+        ensure!(read(&file(name))?.contains(&format!("{key}{lease}")), "{name} is about another Lease");
+    }
+    let bash = Command::new("bash").arg("-n").arg(file(&script.to_string_lossy())).output()?;
+    ensure!(bash.status.success(), "{}", String::from_utf8_lossy(&bash.stderr));
     Ok(())
 }
 

@@ -4,11 +4,12 @@
 //! and unit tests on the rules. A policy is explained beside a real process that it matches.
 
 use anyhow::{Context, Result, ensure};
-use sexton_tests::agent::{list, text};
+use sexton_tests::agent::{Agent, list, text};
 use sexton_tests::workload::Workload;
 use sexton_tests::{agent, artifact};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 fn policies() -> Result<Vec<PathBuf>> {
     let directory = artifact::repository().join("policies");
@@ -60,6 +61,48 @@ fn a_policy_is_explained_for_the_processes_of_this_node() -> Result<()> {
     ensure!(has("plans are carried out", "line 1") && has("ranked by margin", "default"), "{said}");
     ensure!(said.contains(&format!("on this node: sexton-queue-workload-{pid}")), "{said}");
     Ok(())
+}
+
+/// What node and programs say in files of their own is one policy: checked, explained with the file of each
+/// line, and read again by a running agent whichever file changes.
+#[test]
+fn a_directory_of_policies_is_one_policy() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let policies = folder.path().join("policies");
+    std::fs::create_dir(&policies)?;
+    let write = |name: &str, text: &str| std::fs::write(policies.join(name), text);
+    write("10-node.yaml", "loop: { interval: 500ms, window: 100ms }\n")?;
+    write("20-om.yaml", "targets:\n  - { name: om, match: { executable: om } }\n")?;
+    let sexton = |arguments: &[&str]| agent::output(folder.path(), arguments);
+    let explained = sexton(&["policy", "explain", "policies"])?;
+    let said = String::from_utf8(explained.stdout)?;
+    let has = |words: &str, place: &str| said.lines().any(|of| of.contains(words) && of.ends_with(place));
+    ensure!(has("looked at every 500ms", "10-node.yaml, line 1"), "{said}");
+    ensure!(has("runs om", "20-om.yaml, line 2") && has("ranked by margin", "default"), "{said}");
+
+    let mut agent = Agent::start_in_directory(folder.path(), &policies)?;
+    let names = |agent: &Agent| -> Result<Vec<String>> {
+        let policy = agent.get("/api/v1/policy")?;
+        let targets = policy.pointer("/policy/targets").and_then(serde_json::Value::as_array).cloned();
+        Ok(targets.unwrap_or_default().iter().map(|target| text(target, "/name").to_owned()).collect())
+    };
+    let limit = Duration::from_secs(20);
+    agent.wait_for(limit, "the first file", |agent| Ok((names(agent)? == ["om"]).then_some(())))?;
+    write("30-scm.yaml", "targets: [{ name: scm, match: { executable: scm } }]\n")?;
+    agent.wait_for(limit, "the second file", |agent| Ok((names(agent)? == ["om", "scm"]).then_some(())))?;
+
+    write("30-scm.yaml", "\ntargets: [{ name: om, match: { executable: scm } }]\n")?;
+    let refused = sexton(&["policy", "check", "policies"])?;
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    ensure!(refused.status.code() == Some(2), "{said}");
+    ensure!(said.contains("policies/30-scm.yaml:2:19: ") && said.contains("20-om.yaml, line 2"), "{said}");
+    agent.wait_for(limit, "the trouble", |agent| {
+        Ok(agent.log().contains("20-om.yaml, line 2").then_some(()))
+    })?;
+    ensure!(names(&agent)? == ["om", "scm"], "what is no policy has come into force");
+    std::fs::remove_file(policies.join("30-scm.yaml"))?;
+    agent.wait_for(limit, "the first file alone", |agent| Ok((names(agent)? == ["om"]).then_some(())))?;
+    agent.stop()
 }
 
 /// The script that sets Ozone's properties, against stand-ins for its command and its web page.

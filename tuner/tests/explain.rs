@@ -13,7 +13,7 @@
 mod cases;
 
 use jiff::Timestamp;
-use sexton_tuner::policy::{Explanation, Policy, Source, Statement, explain, explain_database};
+use sexton_tuner::policy::{Explanation, Policy, Source, Sources, Statement, explain, explain_database};
 use std::path::Path;
 
 #[test]
@@ -41,7 +41,7 @@ fn command_output(
     match words.as_slice() {
         ["at", time] => {
             let time: Timestamp = time.parse().map_err(|error| format!("{error}"))?;
-            Ok(shown(&explain(text, policy, time, 0), lines))
+            Ok(shown(&explain(&Sources::of_text(text), policy, time, 0), lines))
         }
         ["database", target, path] => {
             let target = policy.targets.iter().find(|known| known.name == *target);
@@ -57,7 +57,8 @@ fn shown(explanation: &Explanation, wanted: &str) -> String {
         let source = match &statement.source {
             Source::Default => "default".to_owned(),
             Source::Line(line) => format!("line {line}"),
-            Source::Period { name, line } => format!("period {name}, line {}", line.unwrap_or(0)),
+            Source::File { file, line } => format!("{file}, line {line}"),
+            Source::Period { name, line, .. } => format!("period {name}, line {}", line.unwrap_or(0)),
         };
         is_wanted(&statement.text).then(|| format!("{} [{source}]", statement.text))
     };

@@ -2,13 +2,13 @@
 //! the policy names.
 
 use super::template::ExpandedCommand;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
 use rustix::thread::CapabilitySet;
 use sexton_inspect::users::Account;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// First bytes that are kept of what a command prints, standard output and standard error each; the
@@ -58,28 +58,33 @@ pub struct RunningCommand {
     outputs: Vec<Output>,
 }
 
-#[derive(Debug)]
-struct Output {
-    pipe: Receiver<Vec<u8>>,
-    bytes: Option<Vec<u8>>,
+/// What a command prints, as a thread of its own reads it.
+#[derive(Clone, Debug, Default)]
+struct Output(Arc<Mutex<Printed>>);
+
+#[derive(Debug, Default)]
+struct Printed {
+    /// The first bytes.
+    bytes: Vec<u8>,
+    /// Whether no more of it will come.
+    is_complete: bool,
 }
 
 impl Output {
-    fn new(pipe: impl Read + Send + 'static) -> Output {
-        Output { pipe: collect(pipe), bytes: None }
+    fn look(&self) -> MutexGuard<'_, Printed> {
+        // It is whole at every moment, whatever has happened to the thread that reads.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Whether no more of it will come.
-    fn is_complete(&mut self) -> bool {
-        if self.bytes.is_none() {
-            self.bytes = match self.pipe.try_recv() {
-                Ok(bytes) => Some(bytes),
-                Err(TryRecvError::Empty) => return false,
-                Err(TryRecvError::Disconnected) => Some(Vec::new()),
-            };
-        }
-        true
-    }
+/// Whether a command outlives whoever has started it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bond {
+    /// It ends by itself, and nothing comes in.
+    Loose,
+    /// Its input ends with us, and it gets SIGKILL when the thread ends that has started it, however that
+    /// ends.
+    Tied,
 }
 
 impl RunningCommand {
@@ -92,6 +97,24 @@ impl RunningCommand {
         user: Option<&str>,
         time_limit: Duration,
     ) -> io::Result<RunningCommand> {
+        RunningCommand::begin(asked, user, time_limit, Bond::Loose)
+    }
+
+    /// The same with an input that is open until it is to end, and without a time limit. It ends with the
+    /// calling thread, which has to live on.
+    ///
+    /// # Errors
+    /// As [`RunningCommand::start`].
+    pub fn start_tied(asked: &ExpandedCommand, user: Option<&str>) -> io::Result<RunningCommand> {
+        RunningCommand::begin(asked, user, Duration::MAX, Bond::Tied)
+    }
+
+    fn begin(
+        asked: &ExpandedCommand,
+        user: Option<&str>,
+        time_limit: Duration,
+        bond: Bond,
+    ) -> io::Result<RunningCommand> {
         let account = user.map(account).transpose()?;
         let mut command = Command::new(&asked.program);
         if let Some(account) = &account {
@@ -101,17 +124,18 @@ impl RunningCommand {
         command
             .args(&asked.arguments)
             .envs(asked.environment.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null())
+            .stdin(if bond == Bond::Tied { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
+        let tied_to = (bond == Bond::Tied).then(rustix::process::getpid);
         // What the service manager or root gave the agent is not for the policy's commands: whatever they are
         // tricked into, they may do what their user may do and no more. SAFETY: between fork and exec the
         // closure makes system calls about its own process; it allocates nothing and takes no lock.
-        unsafe { command.pre_exec(move || become_the_policys(account.as_ref())) };
+        unsafe { command.pre_exec(move || become_the_policys(account.as_ref(), tied_to)) };
         let mut child = command.spawn()?;
-        let outputs = child.stdout.take().map(Output::new).into_iter();
-        let outputs = outputs.chain(child.stderr.take().map(Output::new)).collect();
+        let outputs = child.stdout.take().map(collect).into_iter();
+        let outputs = outputs.chain(child.stderr.take().map(collect)).collect();
         Ok(RunningCommand {
             child,
             started: Instant::now(),
@@ -139,17 +163,23 @@ impl RunningCommand {
             self.ended = self.look()?.map(|ending| (ending, Instant::now()));
         }
         let Some((ending, at)) = self.ended else { return Ok(None) };
-        let mut is_complete = true;
-        for output in &mut self.outputs {
-            is_complete &= output.is_complete();
-        }
+        let is_complete = self.outputs.iter().all(|output| output.look().is_complete);
         if !is_complete && at.elapsed() < OUTPUT_GRACE {
             return Ok(None);
         }
-        let bytes: Vec<u8> =
-            self.outputs.iter_mut().filter_map(|output| output.bytes.take()).flatten().collect();
-        let output = String::from_utf8_lossy(&bytes).into_owned();
+        let output = self.printed();
         Ok(Some(Run { ending, duration: at.saturating_duration_since(self.started), output }))
+    }
+
+    /// What it has printed so far, standard output first, cut.
+    fn printed(&self) -> String {
+        let bytes: Vec<u8> = self.outputs.iter().flat_map(|output| output.look().bytes.clone()).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Whether a whole line stands on its standard output.
+    pub fn has_printed_line(&self) -> bool {
+        self.outputs.first().is_some_and(|output| output.look().bytes.contains(&b'\n'))
     }
 
     /// How it has ended, if it has; ends it where its time is over.
@@ -172,6 +202,7 @@ impl RunningCommand {
 
     fn stop(&mut self, why: Ending) {
         self.stopping = Some((why, Instant::now()));
+        drop(self.child.stdin.take());
         self.signal(Signal::TERM);
     }
 
@@ -214,33 +245,44 @@ fn account(name: &str) -> io::Result<Account> {
     Account::named(name)?.ok_or_else(|| refused(format!("there is no user {name} in /etc/passwd")))
 }
 
-/// Makes system calls about the calling process and nothing else.
-fn become_the_policys(account: Option<&Account>) -> io::Result<()> {
+/// Makes system calls about the calling process and nothing else. `tied_to`: the parent that it ends with.
+fn become_the_policys(account: Option<&Account>, tied_to: Option<Pid>) -> io::Result<()> {
     if let Some(account) = account {
         sexton_sandbox::become_user(account.user_id, account.group_id, &account.further_groups)?;
     }
-    sexton_sandbox::give_up_privileges(CapabilitySet::empty())
+    sexton_sandbox::give_up_privileges(CapabilitySet::empty())?;
+    if tied_to.is_some() {
+        // A change of the user takes it back, so it comes last.
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The parent may have ended before.
+        if getppid() != tied_to {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+    }
+    Ok(())
 }
 
-/// Reads a pipe to its end in a thread of its own; sends the first bytes.
-fn collect(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
-    let (sender, receiver) = channel();
+/// Reads a pipe to its end in a thread of its own, and keeps the first bytes.
+fn collect(mut pipe: impl Read + Send + 'static) -> Output {
+    let output = Output::default();
+    let kept = output.clone();
     let spawned = std::thread::Builder::new().name("sexton-output".to_owned()).spawn(move || {
-        let mut kept = Vec::new();
         let mut buffer = [0; 4096];
         while let Ok(count) = pipe.read(&mut buffer) {
-            let room = OUTPUT_BYTES_MAX.saturating_sub(kept.len());
-            kept.extend(buffer.iter().take(count.min(room)));
+            let mut printed = kept.look();
+            let room = OUTPUT_BYTES_MAX.saturating_sub(printed.bytes.len());
+            printed.bytes.extend(buffer.iter().take(count.min(room)));
             if count == 0 {
                 break;
             }
         }
-        let _ = sender.send(kept);
+        kept.look().is_complete = true;
     });
     if let Err(error) = spawned {
         tracing::warn!(%error, "the output of a command cannot be read");
+        output.look().is_complete = true;
     }
-    receiver
+    output
 }
 
 #[cfg(test)]
@@ -331,6 +373,50 @@ mod tests {
         assert!(command.poll().unwrap().is_none());
         command.cancel();
         assert_eq!(command.wait().unwrap().ending, Ending::Cancelled);
+    }
+
+    fn state_of(pid: i32) -> Option<char> {
+        procfs::process::Process::new(pid).and_then(|process| process.stat()).ok().map(|stat| stat.state)
+    }
+
+    fn wait_for(what: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while !what() {
+            assert!(Instant::now() < deadline, "in vain");
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    fn tied(script: &str) -> RunningCommand {
+        let (program, arguments) = ("/bin/sh".into(), vec!["-c".into(), script.into()]);
+        let asked = ExpandedCommand { program, arguments, environment: Vec::new() };
+        RunningCommand::start_tied(&asked, None).unwrap()
+    }
+
+    #[test]
+    fn a_tied_command_has_an_input_that_ends_with_it() {
+        let mut command = tied("printf half; read x; printf ' a line\\n'; trap '' TERM; cat; echo the end");
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!command.has_printed_line() && command.poll().unwrap().is_none());
+        command.cancel();
+        let run = command.wait().unwrap();
+        assert_eq!((run.ending, run.output.as_str()), (Ending::Cancelled, "half a line\nthe end\n"));
+    }
+
+    /// Not even one that ignores SIGTERM lives on.
+    #[test]
+    fn a_tied_command_ends_with_the_thread_that_has_started_it() {
+        let started = std::thread::spawn(|| {
+            let command = tied("trap '' TERM; echo held; while :; do sleep 1; done");
+            wait_for(|| command.has_printed_line());
+            let pid = i32::try_from(command.child.id()).unwrap();
+            // As when the agent is killed: nobody looks after it.
+            std::mem::forget(command);
+            assert_ne!(state_of(pid), Some('Z'));
+            pid
+        });
+        let pid = started.join().unwrap();
+        wait_for(|| matches!(state_of(pid), None | Some('Z')));
     }
 
     #[test]

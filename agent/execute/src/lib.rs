@@ -5,6 +5,7 @@
 //! - `hook_executor`: our library inside the target; [`HookClient`] is the conversation with it, `attach` and
 //!   `library` bring it in. What the RocksDB there says of itself while it works are [`Properties`].
 //! - `exec`: commands of the policy.
+//! - `guard_command`: commands that hold a lock while something is done, or are asked before; no executor.
 //! - `sql`: statements to a MyRocks server.
 //! - [`perf_level`]: a process that writes one byte a thread, and puts it back whatever happens to the agent.
 //!
@@ -20,6 +21,7 @@ mod executor;
 mod flush_watch;
 #[cfg(test)]
 mod fuzz;
+mod guard_command;
 mod hook;
 mod hook_executor;
 mod library;
@@ -39,6 +41,7 @@ pub use attach::check as check_attachable;
 pub use error::ExecuteError;
 pub use exec::CommandExecutor;
 pub use executor::{Executor, Job, Jobs, POLL_INTERVAL};
+pub use guard_command::{AskedCommand, GuardCommand, Question, Said};
 pub use hook::{HookClient, HookOptions, SharedHook};
 pub use hook_executor::HookExecutor;
 pub use library::{CLibrary, LIBRARY_FILE_NAME as HOOK_LIBRARY_FILE_NAME, find as find_hook_library};

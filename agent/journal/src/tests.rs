@@ -13,6 +13,7 @@ use sexton_tuner::plan::{CompactRange, Flush, SetOptions, SetThrottle};
 use sexton_tuner::policy::{ByteSize, KeyDisplay, Mode, Policy, TimeSpan};
 use sexton_tuner::range::KeyRange;
 use sexton_tuner::rank::RangeAssessment;
+use sexton_tuner::run::consent::Consent;
 use sexton_tuner::run::{
     Action, ActionId, ActionKind, ActionState, Admission, Budget, DatabaseIdentity, DeviceId, Effect, Event,
     JobEnd, JobId, JobResult, JobStatus, Ledger, Measurement, Offer, Outcome, Place, ProcessId,
@@ -81,6 +82,7 @@ impl Agent {
         });
         let admission = Admission {
             readings: &Readings::default(),
+            consent: &Consent::default(),
             planned_cost_bytes: kind.cost_bytes(),
             part: None,
             nothing_left: false,

@@ -50,7 +50,7 @@ impl Actor {
         // What cannot be written down is not done.
         self.ledger.set_writable(self.journal.is_writable());
         if !may_begin || !self.journal.is_writable() {
-            return;
+            return self.consents.release_unused();
         }
         for kind in std::mem::take(&mut self.queue) {
             if !self.accepts(observer, kind.target()) || self.left_alone.contains(kind.target()) {
@@ -87,11 +87,15 @@ impl Actor {
             remedy: kind.remedy(),
         };
         match self.ledger.may_act(&subject, &observer.policy, clock::now()) {
+            Ok(()) if !self.has_consent(observer, &kind) => {}
             Ok(()) => {
                 let purpose = Purpose::Begin(Box::new(kind.clone()));
                 self.inquire(observer, &kind, purpose);
             }
-            Err(rejection) => self.note_rejection(observer, kind, rejection, true),
+            Err(rejection) => {
+                self.consents.release(&kind);
+                self.note_rejection(observer, kind, rejection, true);
+            }
         }
     }
 
@@ -119,8 +123,10 @@ impl Actor {
         if !self.is_value_as_planned(observer, target, &kind, &before) {
             return;
         }
+        let consent = self.consents.of(&kind);
         let admission = Admission {
             readings,
+            consent: &consent,
             planned_cost_bytes: planned.cost_bytes(),
             part: part.as_ref(),
             nothing_left: nothing_left(&kind, before.files.as_ref()),
@@ -138,6 +144,7 @@ impl Actor {
                 if let Some(watched) = observer.roster.get_mut(target) {
                     watched.guards.clear(readings.unread());
                 }
+                self.consents.begin(&kind, id);
                 let memtables = before.readings.properties.and_then(|read| read.memtable_deletions());
                 let memtable_deletions = memtables.map(MemtableDeletions::total);
                 let baseline = Baseline { kind, files: before.files, memtable_deletions };
@@ -178,7 +185,7 @@ impl Actor {
 
     /// What is not done now: it waits for whatever is done there, if it `may_wait`, or is left to the next
     /// plan, which is told where it is news.
-    fn note_rejection(
+    pub fn note_rejection(
         &mut self,
         observer: &mut Observer,
         kind: ActionKind,

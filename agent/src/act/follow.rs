@@ -31,6 +31,7 @@ impl Actor {
         self.tick(observer);
         self.look_at_paused(observer);
         self.follow_inquiries(observer);
+        self.follow_consents(observer);
         self.keep_slice_windows(observer);
         if std::mem::take(&mut self.has_ended) {
             self.act(observer, may_begin);

@@ -7,6 +7,7 @@
 mod acting;
 mod begin;
 mod carry;
+mod consents;
 mod family_readings;
 mod follow;
 mod guards;
@@ -28,6 +29,7 @@ pub use follow::Cancelled;
 
 use crate::inbox::Post;
 use acting::Acting;
+use consents::Consents;
 use inquiry::Inquiry;
 use restorations::Restorations;
 use sexton_hook_protocol::limits::LEASE_RENEWAL_INTERVAL;
@@ -55,6 +57,8 @@ pub struct Actor {
     queue: VecDeque<ActionKind>,
     /// What is asked before actions begin or go on.
     inquiries: Vec<Inquiry>,
+    /// What the commands of the guards have said of what is wanted and under way.
+    consents: Consents,
     /// Actions under way.
     acting: Vec<Acting>,
     /// When the ledger was last told that time has passed.
@@ -78,9 +82,10 @@ impl Actor {
             journal,
             policy_path,
             throttles: ThrottleValues::default(),
-            restorations: Restorations::new(post),
+            restorations: Restorations::new(post.clone()),
             queue: VecDeque::new(),
             inquiries: Vec::new(),
+            consents: Consents::new(post),
             acting: Vec::new(),
             ticked: Instant::now(),
             left_alone: HashSet::new(),
@@ -97,7 +102,10 @@ impl Actor {
 
     /// Whether something is under way that is looked after now and then.
     pub fn is_busy(&self) -> bool {
-        !self.acting.is_empty() || !self.inquiries.is_empty() || self.restorations.are_any()
+        !self.acting.is_empty()
+            || !self.inquiries.is_empty()
+            || self.restorations.are_any()
+            || self.consents.are_any()
     }
 
     /// When something else is due.

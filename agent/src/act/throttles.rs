@@ -17,6 +17,7 @@ use sexton_tuner::controller::Situation;
 use sexton_tuner::guard::Readings;
 use sexton_tuner::plan::SetThrottle;
 use sexton_tuner::policy::{Mode, WhenChanged};
+use sexton_tuner::run::consent::Consent;
 use sexton_tuner::run::{
     Action, ActionId, ActionKind, ActionState, Admission, Event, JobEnd, JobResult, JobStatus, Offer,
     SettingChange,
@@ -183,6 +184,7 @@ impl Actor {
         let kind = ActionKind::ChangeSetting(SettingChange::Throttle(set));
         let admission = Admission {
             readings: &Readings::default(),
+            consent: &Consent::default(),
             planned_cost_bytes: 0,
             part: None,
             nothing_left: false,

@@ -18,7 +18,7 @@ pub struct PlanArguments {
     /// One cycle, then the plan. It is what this command does; the flag makes scripts say so.
     #[arg(long)]
     once: bool,
-    /// Policy file; whatever its mode, nothing is changed.
+    /// Policy file, or a directory whose `*.yaml` are one policy; whatever its mode, nothing is changed.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Plan only for this process; can be given several times.

@@ -20,7 +20,7 @@ pub struct PolicyArguments {
 enum PolicyCommand {
     /// Check policy files; the first error is shown with a picture of its line.
     Check {
-        /// Files to check.
+        /// Files to check, each a policy; of a directory all `*.yaml` together.
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },

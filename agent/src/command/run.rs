@@ -24,7 +24,8 @@ use tracing::{info, warn};
 /// Arguments of `sexton run`.
 #[derive(Args, Debug)]
 pub struct RunArguments {
-    /// Policy file; without one every RocksDB on the node is watched, in mode advise.
+    /// Policy file, or a directory whose `*.yaml` are one policy; without it every RocksDB on the node is
+    /// watched, in mode advise.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Watch only this process; can be given several times. The policy must match it too.

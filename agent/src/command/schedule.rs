@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// Arguments of `sexton schedule`.
 #[derive(Args, Debug)]
 pub struct ScheduleArguments {
-    /// Policy file.
+    /// Policy file, or a directory whose `*.yaml` are one policy.
     #[arg(long, value_name = "FILE")]
     policy: PathBuf,
     /// How far to look ahead, such as 7d or 12h.

@@ -21,6 +21,10 @@ impl Engine {
                 actor.take_commanded(observer, number, result);
                 true
             }
+            Event::GuardSaid { number, said } => {
+                actor.take_said(number, said);
+                true
+            }
             Event::Sensed { target, sensed } => {
                 observer.signals.take(target, sensed);
                 false

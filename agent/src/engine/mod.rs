@@ -176,9 +176,10 @@ impl Engine {
         while self.actor.is_acting() {
             self.turn(control, None);
         }
+        self.actor.release_all();
         self.actor.restore_all(&mut self.observer);
         let began = Instant::now();
-        while self.actor.awaits_restored(began.elapsed()) {
+        while self.actor.awaits_restored(began.elapsed()) || self.actor.awaits_released(began.elapsed()) {
             self.turn(control, None);
         }
         self.actor.tell_unrestored();

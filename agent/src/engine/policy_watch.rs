@@ -1,8 +1,8 @@
-//! The policy's file while the agent runs: it is read again when it has changed, or when somebody asks. What
-//! is no policy never comes into force; the last good one stays.
+//! The policy's file, or its files, while the agent runs: it is read again when it has changed, or when
+//! somebody asks. What is no policy never comes into force; the last good one stays.
 
 use crate::policy_file;
-use sexton_tuner::policy::Policy;
+use sexton_tuner::policy::{POLICY_FILES_MAX, Policy};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -11,16 +11,17 @@ use std::path::{Path, PathBuf};
 pub struct PolicyWatch {
     path: PathBuf,
     /// The file as it was last read.
-    read: Option<Stamp>,
+    read: Option<Vec<Stamp>>,
     /// The file as it was at the last look, where it had not been read yet: an editor may not be done with
     /// it.
-    changed: Option<Stamp>,
+    changed: Option<Vec<Stamp>>,
     trouble: Option<Trouble>,
 }
 
 /// Tells one state of a file from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
+    path: PathBuf,
     inode: u64,
     bytes: u64,
     modified_s: i64,
@@ -69,21 +70,21 @@ impl PolicyWatch {
     /// Looks at the file; gives what is new, compared with the policy in force. A change is read when it is
     /// there at two looks in a row, or `at_once`.
     pub fn look(&mut self, in_force: &Policy, at_once: bool) -> Option<News> {
-        let stamp = match stamp(&self.path) {
-            Ok(stamp) => stamp,
+        let stamps = match stamps(&self.path) {
+            Ok(stamps) => stamps,
             Err(error) => {
                 self.read = None;
                 let reason = format!("cannot read the policy {}: {error}", self.path.display());
                 return self.get_into(Trouble::Gone(reason));
             }
         };
-        if !at_once && self.read == Some(stamp) {
+        if !at_once && self.read.as_ref() == Some(&stamps) {
             return None;
         }
-        if !at_once && self.changed.replace(stamp) != Some(stamp) {
+        if !at_once && self.changed.replace(stamps.clone()).as_ref() != Some(&stamps) {
             return None;
         }
-        (self.read, self.changed) = (Some(stamp), None);
+        (self.read, self.changed) = (Some(stamps), None);
         match policy_file::load(&self.path) {
             Ok(policy) => {
                 let had_trouble = self.trouble.take().is_some();
@@ -103,9 +104,16 @@ impl PolicyWatch {
     }
 }
 
-fn stamp(path: &Path) -> std::io::Result<Stamp> {
-    let metadata = std::fs::metadata(path)?;
+/// Of all files of the policy. Another one, or one less, is a change.
+fn stamps(path: &Path) -> std::io::Result<Vec<Stamp>> {
+    let files = policy_file::files(path)?;
+    files.into_iter().take(POLICY_FILES_MAX + 1).map(stamp).collect()
+}
+
+fn stamp(path: PathBuf) -> std::io::Result<Stamp> {
+    let metadata = std::fs::metadata(&path)?;
     Ok(Stamp {
+        path,
         inode: metadata.ino(),
         bytes: metadata.len(),
         modified_s: metadata.mtime(),
@@ -139,6 +147,36 @@ mod tests {
         assert_eq!(watch.look(&in_force, false), Some(News::Loaded(Box::new(other()))));
         assert_eq!(watch.look(&other(), false), None);
         assert_eq!(watch.look(&other(), true), Some(News::Loaded(Box::new(other()))), "somebody asked");
+    }
+
+    #[test]
+    fn any_change_of_a_directorys_files_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("a.yaml", "mode: observe\n");
+        let mut watch = PolicyWatch::new(folder.path());
+        let looked = |watch: &mut PolicyWatch, in_force: &Policy| {
+            watch.look(in_force, false);
+            watch.look(in_force, false)
+        };
+        assert_eq!(looked(&mut watch, &other()), None);
+        write("b.yaml", "cooldown: 7m\n");
+        let Some(News::Loaded(both)) = looked(&mut watch, &other()) else { panic!("a file has come") };
+        assert_eq!(*both, Policy::parse("mode: observe\ncooldown: 7m\n").unwrap());
+        write("b.yaml", "cooldown: 8m\n");
+        let Some(News::Loaded(changed)) = looked(&mut watch, &both) else { panic!("a file has changed") };
+        std::fs::remove_file(folder.path().join("b.yaml")).unwrap();
+        assert_eq!(looked(&mut watch, &changed), Some(News::Loaded(Box::new(other()))), "a file has gone");
+        write("c.yaml", "mode: act\n");
+        let Some(News::Trouble(Trouble::Broken(reason))) = looked(&mut watch, &other()) else {
+            panic!("two files have a mode")
+        };
+        assert!(reason.contains("c.yaml:1:7") && reason.contains("a.yaml, line 1"), "{reason}");
+        write("c.yaml", "cooldown: 7m\n");
+        assert!(matches!(looked(&mut watch, &other()), Some(News::Loaded(_))));
+        std::fs::remove_file(folder.path().join("a.yaml")).unwrap();
+        std::fs::remove_file(folder.path().join("c.yaml")).unwrap();
+        assert!(matches!(looked(&mut watch, &other()), Some(News::Trouble(Trouble::Gone(_)))));
     }
 
     #[test]

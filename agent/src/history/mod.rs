@@ -9,7 +9,7 @@ mod range;
 mod view;
 mod writer;
 
-pub use file::store;
+pub use file::{load, store};
 pub use range::{PublishedRanges, RangeStretchView};
 pub use view::{CountedView, FamiliesView, FamilyView, HeatmapView, Shown, TimesView};
 
@@ -49,7 +49,7 @@ impl Recorder {
     /// agent decides nothing by it.
     pub fn open(state_directory: Option<&Path>) -> Recorder {
         let directory = state_directory.map(|state| state.join("history"));
-        let history = directory.as_deref().map(file::load).unwrap_or_default();
+        let history = directory.as_deref().map(load).unwrap_or_default();
         let writer = directory.and_then(|directory| Writer::start(directory, history.clone()));
         Recorder { history, writer, last: None, written: None, ended: BTreeSet::new() }
     }

@@ -12,6 +12,8 @@ pub struct GuardRecord {
     objections: BTreeMap<Guard, (u64, String)>,
     /// Who objects now: nothing is begun.
     standing: Option<Guard>,
+    /// Whose answer is waited for: nothing is begun either.
+    awaited: Option<Guard>,
     /// Who cannot object, for want of a reading.
     unread: Vec<Guard>,
 }
@@ -19,23 +21,32 @@ pub struct GuardRecord {
 impl GuardRecord {
     /// Nothing objects, and these guards could not be asked.
     pub fn clear(&mut self, unread: Vec<Guard>) {
-        self.standing = None;
+        (self.standing, self.awaited) = (None, None);
         self.unread = unread;
     }
 
     /// Somebody objects; gives whether that is news.
     pub fn note(&mut self, refusal: &GuardRefusal) -> bool {
+        self.awaited = None;
         let (count, reason) = self.objections.entry(refusal.guard).or_default();
         *count += 1;
         reason.clone_from(&refusal.reason);
         self.standing.replace(refusal.guard) != Some(refusal.guard)
     }
 
+    /// Nothing is begun until this guard has been heard; counted only where it comes to object.
+    pub fn wait(&mut self, guard: Guard, reason: &str) {
+        let (_, known) = self.objections.entry(guard).or_default();
+        known.clear();
+        known.push_str(reason);
+        self.awaited = Some(guard);
+    }
+
     /// As the outside sees it.
     pub fn view(&self) -> Vec<GuardView> {
         let view = |(guard, (refusals, reason)): (&Guard, &(u64, String))| GuardView {
             guard: guard.name().to_owned(),
-            objects: self.standing == Some(*guard),
+            objects: self.standing == Some(*guard) || self.awaited == Some(*guard),
             refusals: *refusals,
             reason: reason.clone(),
         };
@@ -72,6 +83,10 @@ mod tests {
         let shown: Vec<_> =
             view.iter().map(|view| (view.guard.as_str(), view.refusals, view.objects)).collect();
         assert_eq!(shown, [("level0_files", 2, false), ("flush_pending", 1, true)]);
+        record.wait(Guard::Hold, "it is waited for");
+        let shown = record.view().into_iter().find(|view| view.guard == "hold").unwrap();
+        assert!(shown.objects && shown.refusals == 0 && shown.reason == "it is waited for");
+        assert!(record.note(&refusal(Guard::Hold)), "waiting is no objection");
         record.clear(vec![Guard::DiskSpace]);
         assert!(record.view().iter().all(|view| !view.objects));
         assert!(record.gap().unwrap().reason.contains("disk_space"));

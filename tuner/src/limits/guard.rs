@@ -39,6 +39,10 @@ pub enum Guard {
     SeekLatency,
     /// Block reads have become slower.
     BlockReadLatency,
+    /// The lock that an action runs under is not had, or is lost.
+    Hold,
+    /// The command that is asked before an action has said no.
+    Command,
 }
 
 impl Guard {

@@ -2,12 +2,13 @@
 
 use super::check_pressure::check_pressure;
 use super::matching::CONTAINER_ID_DIGITS_MIN;
-use super::walk::locate;
+use super::sources::Sources;
 use super::written::shown;
 use super::{
     ColumnFamilyPolicy, ControlPolicy, CoreShare, DatabasesPolicy, Day, EXEC_PLACEHOLDERS, ExecutorKind,
-    GuardPolicy, IoBudget, LoopTiming, MarginPolicy, PROCESS_PLACEHOLDER, Period, Policy, PolicyError,
-    PrefixPolicy, ProbePolicy, THROTTLE_PLACEHOLDER, TargetMatch, TargetPolicy, ThrottlePolicy, TimeSpan,
+    GUARD_PLACEHOLDERS, GuardPolicy, IoBudget, LoopTiming, MarginPolicy, PROCESS_PLACEHOLDER, Period, Policy,
+    PolicyError, PrefixPolicy, ProbePolicy, THROTTLE_PLACEHOLDER, TargetMatch, TargetPolicy, ThrottlePolicy,
+    TimeSpan,
 };
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -45,8 +46,8 @@ const READ_INTERVAL_MIN: TimeSpan = TimeSpan::from_seconds(1);
 const PROBE_BUDGET_MAX: CoreShare = CoreShare::from_parts_per_million(1_000_000);
 
 /// The first value that cannot be meant, with its place.
-pub(super) fn check(policy: &Policy, text: &str) -> Result<(), PolicyError> {
-    let checker = Checker { text };
+pub(super) fn check(policy: &Policy, sources: &Sources) -> Result<(), PolicyError> {
+    let checker = Checker { sources };
     checker.thresholds(policy)?;
     checker.timing(policy)?;
     checker.probes(policy.probes, "probes.budget")?;
@@ -70,12 +71,12 @@ pub(super) fn check(policy: &Policy, text: &str) -> Result<(), PolicyError> {
     )?;
     match policy.targets == Policy::default().targets {
         true => Ok(()),
-        false => checker.targets(&policy.targets),
+        false => checker.targets(&policy.targets, &policy.guards),
     }
 }
 
-pub(super) struct Checker<'t> {
-    text: &'t str,
+pub(super) struct Checker<'s> {
+    sources: &'s Sources,
 }
 
 impl Checker<'_> {
@@ -87,10 +88,7 @@ impl Checker<'_> {
         help: impl Into<String>,
     ) -> Result<T, PolicyError> {
         let error = PolicyError::of_text(format!("{path}: {message}"), help);
-        Err(match locate(self.text, path) {
-            Some(place) => error.at(self.text, place.index()),
-            None => error,
-        })
+        Err(self.sources.at(error, path))
     }
 
     pub(super) fn refuse_if(
@@ -208,7 +206,16 @@ impl Checker<'_> {
         let help = "write more, or `mode: advise` to only look";
         self.refuse_if(guards.bytes_per_day_max.bytes() == 0, "guards.bytes_per_day_max", message, help)?;
         let none = guards.compactions_per_device_max == 0;
-        self.refuse_if(none, "guards.compactions_per_device_max", message, "write at least 1")
+        self.refuse_if(none, "guards.compactions_per_device_max", message, "write at least 1")?;
+        if let Some(hold) = &guards.hold {
+            self.command(&hold.run, &GUARD_PLACEHOLDERS, "guards.hold.run")?;
+            self.timeout(hold.acquire_timeout, "guards.hold.acquire_timeout")?;
+        }
+        if let Some(command) = &guards.command {
+            self.command(&command.run, &GUARD_PLACEHOLDERS, "guards.command.run")?;
+            self.timeout(command.timeout, "guards.command.timeout")?;
+        }
+        Ok(())
     }
 
     fn latency_ratio(&self, ratio: f64, path: &str) -> Result<(), PolicyError> {
@@ -288,7 +295,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn targets(&self, targets: &[TargetPolicy]) -> Result<(), PolicyError> {
+    fn targets(&self, targets: &[TargetPolicy], guards: &GuardPolicy) -> Result<(), PolicyError> {
         let help = "name a target, or leave `targets` out to watch every RocksDB";
         self.refuse_if(targets.is_empty(), "targets", "without a target nothing is watched", help)?;
         self.not_too_many(targets.len(), TARGETS_MAX, "targets")?;
@@ -315,7 +322,7 @@ impl Checker<'_> {
                 check_pressure(self, pressure, &format!("{path}.pressure"))?;
             }
             self.throttles(&target.throttles, &format!("{path}.throttles"))?;
-            self.commands_user(target, &path)?;
+            self.commands_user(target, guards, &path)?;
         }
         Ok(())
     }
@@ -385,15 +392,22 @@ impl Checker<'_> {
         }
     }
 
-    fn commands_user(&self, target: &TargetPolicy, path: &str) -> Result<(), PolicyError> {
+    fn commands_user(
+        &self,
+        target: &TargetPolicy,
+        guards: &GuardPolicy,
+        path: &str,
+    ) -> Result<(), PolicyError> {
         let Some(name) = &target.commands_user else { return Ok(()) };
         let at = format!("{path}.commands_user");
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !b":/".contains(&byte);
         let is_name = !name.is_empty() && name.bytes().all(is_plain) && !name.starts_with(['-', '+']);
         let help = "write a name from /etc/passwd";
         self.refuse_if(!is_name, &at, format!("{} is no user's name", shown(name)), help)?;
-        let runs_none = target.exec.is_none() && target.sql.is_none() && target.throttles.is_empty();
-        let help = "take it out: it is about `exec`, `sql` and `throttles`";
+        let of_target = target.exec.is_some() || target.sql.is_some() || !target.throttles.is_empty();
+        let runs_none = !of_target && guards.hold.is_none() && guards.command.is_none();
+        let help =
+            "take it out: it is about `exec`, `sql`, `throttles`, and `hold` and `command` of the guards";
         self.refuse_if(runs_none, &at, "there is no command that this user could run", help)
     }
 

@@ -12,6 +12,8 @@ pub struct PolicyError {
     pub message: String,
     /// What to do.
     pub help: String,
+    /// The number of the file, where a policy is in several and one of them is at fault.
+    pub file: Option<usize>,
     /// Line of the offending value; `None` where the whole text is at fault.
     pub line: Option<usize>,
     /// Column of the offending value, in characters.
@@ -28,6 +30,7 @@ impl PolicyError {
         PolicyError {
             message: message.into(),
             help: help.into(),
+            file: None,
             line: None,
             column: None,
             offset_bytes: None,

@@ -2,7 +2,7 @@
 //!
 //! What it comes to for the processes that run there is the agent's to add.
 
-use super::walk::line_of;
+use super::sources::{Line, Sources};
 use super::{
     ExecutorKind, Mode, Naming, Period, Policy, RemedyKind, TargetMatch, TargetPolicy, ThrottlePolicy,
 };
@@ -17,10 +17,17 @@ pub enum Source {
     /// The policy does not say; this is what holds then.
     Default,
     Line(usize),
+    /// A line of one of the files that the policy is in.
+    File {
+        file: String,
+        line: usize,
+    },
     /// A period of the schedule that is open.
     Period {
         name: String,
         line: Option<usize>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file: Option<String>,
     },
 }
 
@@ -47,20 +54,20 @@ pub struct Explanation {
     pub targets: Vec<ExplainedTarget>,
 }
 
-/// A policy's text, the policy in it, and what holds of it now.
+/// A policy's texts, the policy in them, and what holds of it now.
 struct Explained<'p> {
-    text: &'p str,
+    sources: &'p Sources,
     written: &'p Policy,
     now: Policy,
     /// With their numbers in the schedule.
     open: Vec<(usize, &'p Period)>,
 }
 
-/// Explains `policy`, which was read from `text`, at a time on a node.
-pub fn explain(text: &str, policy: &Policy, now: Timestamp, node: u64) -> Explanation {
+/// Explains `policy`, which was read from `sources`, at a time on a node.
+pub fn explain(sources: &Sources, policy: &Policy, now: Timestamp, node: u64) -> Explanation {
     let periods = policy.schedule.iter().enumerate();
     let open = periods.filter(|(_, period)| period.is_open(now, node)).collect();
-    let explained = Explained { text, written: policy, now: policy.at(now, node), open };
+    let explained = Explained { sources, written: policy, now: policy.at(now, node), open };
     let targets = explained.now.targets.iter().enumerate();
     let targets = targets.map(|(number, target)| ExplainedTarget {
         name: target.name.clone(),
@@ -133,6 +140,7 @@ impl Explained<'_> {
             _ => serde_json::Map::new(),
         };
         let limits = fields(serde_json::to_value(&self.now.guards)).into_iter();
+        let limits = limits.filter(|(_, limit)| !limit.is_object());
         let said = limits.map(|(name, limit)| {
             let limit = limit.as_str().map_or_else(|| limit.to_string(), str::to_owned);
             let field = format!("guards.{name}");
@@ -143,7 +151,26 @@ impl Explained<'_> {
             let source = self.decided(given, &field);
             Statement { text: format!("guard {name}: {limit}"), source }
         });
-        said.collect()
+        said.chain(self.guard_commands()).collect()
+    }
+
+    /// What is asked before an action begins.
+    fn guard_commands(&self) -> Vec<Statement> {
+        let guards = &self.now.guards;
+        let program = |run: &[String]| run.first().cloned().unwrap_or_default();
+        let hold = guards.hold.as_ref().map(|hold| {
+            let (program, limit) = (program(&hold.run), hold.acquire_timeout);
+            let text = format!(
+                "each action in a database runs under a lock that {program} holds, which is waited for {limit}"
+            );
+            self.say(&["guards.hold"], text)
+        });
+        let command = guards.command.as_ref().map(|command| {
+            let (program, limit) = (program(&command.run), command.timeout);
+            let text = format!("before each action in a database {program} has to say yes within {limit}");
+            self.say(&["guards.command"], text)
+        });
+        hold.into_iter().chain(command).collect()
     }
 
     fn target(&self, number: usize, target: &TargetPolicy) -> Vec<Statement> {
@@ -228,8 +255,11 @@ impl Explained<'_> {
 
     /// The first of these values that the text has.
     fn source(&self, paths: &[&str]) -> Source {
-        let line = paths.iter().find_map(|path| line_of(self.text, path));
-        line.map_or(Source::Default, Source::Line)
+        match paths.iter().find_map(|path| self.sources.line_of(path)) {
+            None => Source::Default,
+            Some(Line { file: None, line }) => Source::Line(line),
+            Some(Line { file: Some(file), line }) => Source::File { file: file.to_owned(), line },
+        }
     }
 
     /// What a period says of a value, else what the policy says.
@@ -242,8 +272,9 @@ impl Explained<'_> {
         let mut open = self.open.iter();
         let (number, period, field) =
             open.find_map(|(number, period)| Some((number, period, given(period)?)))?;
-        let line = line_of(self.text, &format!("schedule[{number}].{field}"));
-        Some(Source::Period { name: period.name.clone(), line })
+        let place = self.sources.line_of(&format!("schedule[{number}].{field}"));
+        let file = place.and_then(|place| place.file).map(str::to_owned);
+        Some(Source::Period { name: period.name.clone(), line: place.map(|place| place.line), file })
     }
 }
 

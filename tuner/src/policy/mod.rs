@@ -14,10 +14,12 @@ mod glob;
 mod guards;
 mod margin;
 mod matching;
+mod merge;
 mod parse;
 mod pressure;
 mod schedule;
 mod schema;
+mod sources;
 mod sql;
 mod suggest;
 mod target;
@@ -32,13 +34,15 @@ pub use control::{ControlPolicy, WhenChanged};
 pub use databases::{DatabasesPolicy, Naming};
 pub use error::PolicyError;
 pub use explain::{ExplainedTarget, Explanation, Source, Statement, explain, explain_database};
-pub use guards::GuardPolicy;
+pub use guards::{CommandPolicy, GUARD_PLACEHOLDERS, GuardPolicy, HoldPolicy};
 pub use margin::MarginPolicy;
 pub use matching::{Candidate, TargetMatch};
+pub use merge::POLICY_FILES_MAX;
 pub use parse::POLICY_BYTES_MAX;
 pub use pressure::{Combine, Level, PressurePolicy, SignalKind, SignalPolicy};
 pub use schedule::{Period, PeriodGuards, ThrottleSide};
 pub use schema::schema;
+pub use sources::{SourceFile, Sources};
 pub use sql::{SqlEndpoint, SqlPolicy};
 pub use target::{
     ColumnFamilyPolicy, EXEC_PLACEHOLDERS, ExecPolicy, ExecutorKind, PROCESS_PLACEHOLDER, PrefixPolicy,
@@ -131,6 +135,12 @@ impl Policy {
     /// Reads and checks a policy. Errors carry the place of the offending value and what to do.
     pub fn parse(text: &str) -> Result<Policy, PolicyError> {
         parse::parse(text)
+    }
+
+    /// Reads and checks a policy in several files, which say nothing twice but entries of `targets`; gives
+    /// where what stands, too. Errors carry the number of the file.
+    pub fn parse_files(files: Vec<SourceFile>) -> Result<(Policy, Sources), PolicyError> {
+        merge::parse_files(files)
     }
 
     /// The first entry whose conditions the process meets; `None`: the process is not watched.

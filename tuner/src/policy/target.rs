@@ -39,9 +39,9 @@ pub struct TargetPolicy {
     /// The command, with `executor: exec`.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecPolicy>,
-    /// The user that commands (`exec`, `throttles`, the client of `sql`) run as, with the groups that it is
-    /// in; the agent has to be root, or to have CAP_SETUID and CAP_SETGID. They have no capability, whoever
-    /// they run as. Default: the agent's own user.
+    /// The user that commands (`exec`, `throttles`, the client of `sql`, and the guards') run as, with the
+    /// groups that it is in; the agent has to be root, or to have CAP_SETUID and CAP_SETGID. They have no
+    /// capability, whoever they run as. Default: the agent's own user.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub commands_user: Option<String>,
     /// How the server is reached, with `executor: sql`.

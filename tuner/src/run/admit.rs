@@ -35,6 +35,10 @@ fn may_begin(kind: &ActionKind, admission: &Admission<'_>, context: &Context<'_>
     let by_rule = |(rule, reason): (Rule, String)| Rejection::by_rule(rule, reason);
     let guards = &context.policy.guards;
     let readings = admission.readings;
+    // A throttle follows the schedule, on each node by itself.
+    if !matches!(kind, ActionKind::ChangeSetting(SettingChange::Throttle(_))) {
+        admission.consent.to_begin(guards, context.now)?;
+    }
     match kind {
         ActionKind::Compact(compact) => {
             still_worth_it(admission.planned_cost_bytes, compact.cost_bytes, context.available_bytes)

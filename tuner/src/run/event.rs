@@ -1,5 +1,6 @@
 //! What an action hears, and what is to be done about it.
 
+use super::consent::Consent;
 use super::identity::{ActionId, JobId};
 use super::job::JobStatus;
 use super::kept::{KeptSetting, SettingRecord};
@@ -38,6 +39,8 @@ pub enum Event<'a> {
     /// What can be read of its target: while it runs as [`super::Wanted::readings`] says, while it is paused
     /// as before an action.
     Readings(&'a Readings),
+    /// What the commands of the guards say now.
+    Consent(&'a Consent),
     /// The live files of its column family, or that they cannot be read.
     Files(Option<&'a [SstFile]>),
     /// What has changed.
@@ -66,6 +69,8 @@ pub enum Event<'a> {
 pub struct Admission<'a> {
     /// What can be read of the target.
     pub readings: &'a Readings,
+    /// What the commands of the guards have said.
+    pub consent: &'a Consent,
     /// What the plan thought that it costs.
     pub planned_cost_bytes: u64,
     /// The keys as the executor is asked for them; `None`: as planned.

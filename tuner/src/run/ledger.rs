@@ -6,6 +6,7 @@
 
 use super::action::Action;
 use super::budget::Budget;
+use super::consent;
 use super::event::{Admission, Effect, Event, Input, Record};
 use super::identity::{ActionId, DatabaseIdentity, DeviceId, Place, ProcessId};
 use super::kept::SettingRecord;
@@ -22,6 +23,7 @@ use super::step::step;
 use crate::back_off::{BackOff, Retry};
 use crate::daily::DailyBytes;
 use crate::evidence::{Delivered, PastAction};
+use crate::guard::GuardRefusal;
 use crate::plan::Rule;
 use crate::policy::Policy;
 use crate::throttle::ThrottleRestore;
@@ -86,6 +88,8 @@ pub struct Ledger {
     pub(super) orphans: Vec<Orphan>,
     /// Failures in a row, by process.
     pub(super) failures: BTreeMap<ProcessId, Retry>,
+    /// Processes that the commands of the guards have said no to: how often in a row, and why.
+    pub(super) refused: BTreeMap<ProcessId, (Retry, GuardRefusal)>,
     pub(super) is_writable: bool,
     settings: Vec<KeptSetting>,
     budget: Budget,
@@ -117,6 +121,7 @@ impl Ledger {
             orphans: actions.iter().filter_map(|action| orphan_of(action, &is_alive)).collect(),
             actions: actions.into(),
             failures: BTreeMap::new(),
+            refused: BTreeMap::new(),
             is_writable: true,
             settings: settings.collect(),
             budget: stored.budget.unwrap_or_else(|| Budget::full(&policy.io_budget, now)),
@@ -158,11 +163,21 @@ impl Ledger {
         if let Some(Effect::Refuse(rejection)) = effects.into_iter().next() {
             return Err(rejection);
         }
+        self.refused.remove(&action.process);
         let setting = self.intend(&action).map(Box::new);
         self.last_id = id;
         self.actions.push_front(action);
         let forget = self.forget_oldest();
         Ok((id, vec![Effect::WriteAhead { is_first: true, setting, forget }]))
+    }
+
+    /// The commands of the guards have said no to an action in this process: they are asked again after a
+    /// pause, longer each time.
+    pub fn note_refused(&mut self, process: ProcessId, refusal: &GuardRefusal, now: Moment) {
+        let (retry, reason) =
+            self.refused.entry(process).or_insert_with(|| (Retry::default(), refusal.clone()));
+        retry.fail(consent::BACK_OFF, now.at);
+        reason.clone_from(refusal);
     }
 
     /// Takes in what has happened to an action; gives what is to be done, in this order.
@@ -225,6 +240,7 @@ impl Ledger {
     ) -> Vec<(ActionId, Effect)> {
         self.orphans.retain(|orphan| orphan.process != *process);
         self.failures.remove(process);
+        self.refused.remove(process);
         let of_it = self.actions.iter().filter(|action| action.process == *process);
         let concerned = of_it.filter(|action| action.state.is_open() || action.awaits_verification());
         let concerned: Vec<ActionId> = concerned.map(|action| action.id).collect();

@@ -1,5 +1,6 @@
 //! May this be done now, and if not why and until when: one question, one answer.
 
+use super::consent;
 use super::cooldown::has_rested;
 use super::identity::{DeviceId, ProcessId};
 use super::ledger::{BACK_OFF, Ledger};
@@ -8,7 +9,7 @@ use super::offer::Subject;
 use super::rejection::{RejectedBy, Rejection};
 use super::state::ActionState;
 use crate::evidence::PastAction;
-use crate::guard::Guard;
+use crate::guard::{Guard, GuardRefusal};
 use crate::plan::Rule;
 use crate::policy::{Mode, Policy};
 use crate::words;
@@ -33,6 +34,7 @@ impl Ledger {
             return Ok(());
         }
         self.is_settled(subject, now)?;
+        self.may_ask_again(subject.process, policy, now)?;
         self.is_device_free(subject)?;
         self.has_rested(subject, policy, now)
     }
@@ -62,6 +64,21 @@ impl Ledger {
                 format!("the last action on it has failed, tried again in {}", words::span(left.into()));
             let until = now.plus(Duration::from_secs(left.into()));
             return Err(Rejection::by_rule(Rule::AfterFailure, reason).until(until));
+        }
+        Ok(())
+    }
+
+    /// Whether the commands of the guards, which have said no, may be asked once more.
+    fn may_ask_again(&self, process: ProcessId, policy: &Policy, now: Moment) -> Result<(), Rejection> {
+        let is_asked = policy.guards.hold.is_some() || policy.guards.command.is_some();
+        let Some((retry, refusal)) = self.refused.get(&process).filter(|_| is_asked) else {
+            return Ok(());
+        };
+        let left = retry.seconds_left(consent::BACK_OFF, now.at);
+        if left > 0 {
+            let reason = format!("{}; asked again in {}", refusal.reason, words::span(left.into()));
+            let until = now.plus(Duration::from_secs(left.into()));
+            return Err(Rejection::from(GuardRefusal { reason, ..refusal.clone() }).until(until));
         }
         Ok(())
     }

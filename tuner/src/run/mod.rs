@@ -8,6 +8,7 @@ mod action;
 mod admit;
 mod budget;
 mod claim;
+pub mod consent;
 mod context;
 pub mod cooldown;
 mod device_rate;

@@ -10,7 +10,7 @@ use super::outcome::Outcome;
 use super::part::write_ahead;
 use super::state::{ActionState, Paused, Phase, Running};
 use crate::evidence::SstFile;
-use crate::guard::{self, Readings};
+use crate::guard::{self, GuardRefusal, Readings};
 use crate::range::KeyRange;
 use crate::rest::{halves, rest};
 use std::collections::VecDeque;
@@ -29,19 +29,26 @@ pub(super) fn step(action: &mut Action, mut paused: Paused, event: Event<'_>, co
             (ActionState::Paused(paused), vec![Effect::ReadFiles])
         }
         Event::Files(files) if paused.is_reading_files => go_on(action, paused, files, context),
+        Event::Consent(consent) => match consent.lost(&context.policy.guards) {
+            Some(lost) => abort(action, paused, &lost, context),
+            None => unchanged(ActionState::Paused(paused)),
+        },
         Event::Cancel(reason) => give_up(action, paused, Outcome::Cancelled, reason.to_owned(), context),
         Event::TargetGone => {
             let end = end_of(action, Outcome::Failed, TARGET_GONE.to_owned(), None, context.now);
             complete(action, end, Changed::TargetGone, context)
         }
         Event::Tick if context.now.since(&paused.since) >= PAUSE_MAX => {
-            let objection = &paused.objection;
-            let outcome = Outcome::Aborted(objection.guard);
-            let message = format!("{}: {}", objection.guard.name(), objection.reason);
-            give_up(action, paused, outcome, message, context)
+            let objection = paused.objection.clone();
+            abort(action, paused, &objection, context)
         }
         _ => unchanged(ActionState::Paused(paused)),
     }
+}
+
+fn abort(action: &mut Action, paused: Paused, objection: &GuardRefusal, context: &Context<'_>) -> Next {
+    let message = format!("{}: {}", objection.guard.name(), objection.reason);
+    give_up(action, paused, Outcome::Aborted(objection.guard), message, context)
 }
 
 /// What was thrown away has to be written once more, so the budget is asked for both.

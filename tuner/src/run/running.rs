@@ -15,7 +15,7 @@ use super::rejection::Rejection;
 use super::retrying;
 use super::setting::SettingChange;
 use super::state::{ActionState, Paused, Phase, Running, Stop, StopReason};
-use crate::guard::{self, Course, Readings};
+use crate::guard::{self, Course, GuardRefusal, Readings};
 use crate::plan::Rule;
 use std::time::Duration;
 
@@ -78,6 +78,7 @@ fn working(action: &mut Action, mut running: Running, event: Event<'_>, context:
             lost(action, running, "its executor does not know it any more".to_owned(), context)
         }
         Event::Readings(readings) => ask_guards(action, running, readings, context),
+        Event::Consent(consent) => keep_to_consent(running, consent.lost(&context.policy.guards), context),
         Event::Cancel(reason) => stop(running, StopReason::Cancel(reason.to_owned()), context.now),
         Event::TargetGone => {
             let end = end_of(action, Outcome::Failed, TARGET_GONE.to_owned(), None, context.now);
@@ -101,11 +102,7 @@ fn note_job(mut running: Running, job: Option<JobId>) -> Next {
 /// Guards are not asked of a job that cannot be stopped: what is begun once more would be done twice.
 fn ask_guards(action: &Action, running: Running, readings: &Readings, context: &Context<'_>) -> Next {
     let is_guarded = matches!(action.kind, ActionKind::Compact(_)) && running.can_stop;
-    let is_stopped_for_good = running
-        .stop
-        .as_ref()
-        .is_some_and(|stop| matches!(stop.reason, StopReason::Abort(_) | StopReason::Cancel(_)));
-    if !is_guarded || is_stopped_for_good {
+    if !is_guarded || is_stopped_for_good(&running) {
         return unchanged(ActionState::Running(running));
     }
     let course = guard::during(&context.policy.guards, readings, action.pauses);
@@ -122,6 +119,22 @@ fn ask_guards(action: &Action, running: Running, readings: &Readings, context: &
     let (state, mut effects) = stop(running, reason, context.now);
     effects.insert(0, Effect::Objection(refusal));
     (state, effects)
+}
+
+/// An action whose lock is lost is stopped for good: another node may act by now. What cannot be stopped is
+/// told to all the same.
+fn keep_to_consent(running: Running, lost: Option<GuardRefusal>, context: &Context<'_>) -> Next {
+    let (Some(refusal), false) = (lost, is_stopped_for_good(&running)) else {
+        return unchanged(ActionState::Running(running));
+    };
+    let (state, mut effects) = stop(running, StopReason::Abort(refusal.clone()), context.now);
+    effects.insert(0, Effect::Objection(refusal));
+    (state, effects)
+}
+
+fn is_stopped_for_good(running: &Running) -> bool {
+    let stop = running.stop.as_ref();
+    stop.is_some_and(|stop| matches!(stop.reason, StopReason::Abort(_) | StopReason::Cancel(_)))
 }
 
 fn stop(mut running: Running, reason: StopReason, now: Moment) -> Next {
@@ -246,7 +259,7 @@ fn stopped_by(
 fn paused(
     action: &mut Action,
     running: Running,
-    objection: guard::GuardRefusal,
+    objection: GuardRefusal,
     in_halves: bool,
     now: Moment,
 ) -> Next {

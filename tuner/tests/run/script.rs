@@ -15,6 +15,9 @@
 //! settings not_restored | settings lost VALUE | settings 9s released [a .. m)                the snapshot
 //! that pinned these keys 9s restart | restart dead           from what was written down; the process has
 //! ended meanwhile 9s wall +1h                         the wall clock is set
+//! 5s offer compact [a .. m) 64MiB held | refused
+//! 6s #1 consent held | consent refused WORDS             what the command that holds the lock says
+//! 6s no WORDS                                            why an action in process 1 was refused by it
 //! ```
 //! The first word is the time since boot. Everything is done in process 1 and on device 1, unless it says
 //! otherwise.
@@ -22,11 +25,12 @@
 use crate::shown::{shown_action, shown_effect, shown_rejection, shown_setting};
 use sexton_tuner::cost::Bottommost;
 use sexton_tuner::evidence::SstFile;
-use sexton_tuner::guard::{FamilyReadings, Readings};
+use sexton_tuner::guard::{FamilyReadings, Guard, GuardRefusal, Readings};
 use sexton_tuner::latency::LatencyReading;
 use sexton_tuner::plan::{CompactRange, Flush, SetOptions, SetThrottle};
 use sexton_tuner::policy::{Mode, Policy, TimeSpan};
 use sexton_tuner::primitive::Primitive;
+use sexton_tuner::run::consent::{Answer, Consent};
 use sexton_tuner::run::{
     Action, ActionId, ActionKind, Admission, Budget, Claim, DatabaseIdentity, DeviceId, Effect, Event,
     JobEnd, JobId, JobResult, JobStatus, KeptSetting, Ledger, Measurement, Moment, Offer, Place, ProcessId,
@@ -151,6 +155,16 @@ fn readings(words: Words<'_>) -> Readings {
             .map(|latency| LatencyReading { before_ns: 1e6, now_ns: latency.as_nanos() as f64 }),
         ..Readings::default()
     }
+}
+
+/// `held`, or `refused` and the words of the reason.
+fn consent(words: Words<'_>) -> Consent {
+    let hold = match words.has("refused") {
+        true => Answer::Refused(words.text().split("refused ").nth(1).unwrap_or_default().to_owned()),
+        false if words.has("held") => Answer::Given,
+        false => Answer::NotAsked,
+    };
+    Consent { hold, ..Consent::default() }
 }
 
 /// `[a .. c]20MiB`, one after the other.
@@ -370,6 +384,11 @@ impl Script {
                 format!("{} jobs may run unseen", self.ledger().orphans().len())
             }
             "may" => self.may(rest),
+            "no" => {
+                let refusal = GuardRefusal { guard: Guard::Hold, reason: rest.text() };
+                self.ledger().note_refused(process(Words(&[])), &refusal, now);
+                String::new()
+            }
             "settings" => self.settings(rest),
             "released" => {
                 let effects = self.ledger().forgive(&place(range(rest)));
@@ -406,9 +425,10 @@ impl Script {
         let mode = if words.has("advise") { Mode::Advise } else { Mode::Act };
         let place = range.map(place);
         let offer = Offer { kind, process: process(words), mode, place, device, claim };
-        let readings = readings(words);
+        let (readings, consent) = (readings(words), consent(words));
         let admission = Admission {
             readings: &readings,
+            consent: &consent,
             planned_cost_bytes,
             part: None,
             nothing_left: words.has("nothing_left"),
@@ -439,7 +459,7 @@ impl Script {
         let (now, policy) = (self.now(), self.policy.clone());
         let rest = words.rest();
         let text = rest.text();
-        let read = readings(rest);
+        let (read, consent) = (readings(rest), consent(rest));
         let files = if rest.has("none") { Vec::new() } else { files_or_none(rest) };
         let failures_before = self.ledger().failures_before(id);
         let after = self.after(id, rest);
@@ -450,6 +470,7 @@ impl Script {
             "readings" => Event::Readings(&read),
             "files" => Event::Files((!rest.has("unseen")).then_some(&files)),
             "measured" => Event::Measured(measurement(rest)),
+            "consent" => Event::Consent(&consent),
             "cancel" => Event::Cancel(&text),
             "unwanted" => Event::Unwanted,
             "in_force" => Event::InForce,

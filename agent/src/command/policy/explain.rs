@@ -21,7 +21,7 @@ const STATEMENT_COLUMNS: usize = 88;
 /// Arguments of `sexton policy explain`.
 #[derive(Args, Debug)]
 pub struct ExplainArguments {
-    /// Policy file.
+    /// Policy file, or a directory whose `*.yaml` are one policy.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// At another time than now, such as 2026-12-24T00:00:00Z.
@@ -61,9 +61,9 @@ struct MetDatabase {
 /// Explains; nothing is attached, and nothing is opened of a process that the policy does not match.
 /// Errors: a policy that cannot be read or is none.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
-    let (policy, text) = policy_file::load_with_text(&arguments.file)?;
+    let (policy, sources) = policy_file::load_with_sources(&arguments.file)?;
     let at = arguments.at.unwrap_or_else(Timestamp::now);
-    let explanation = explain(&text, &policy, at, node::number());
+    let explanation = explain(&sources, &policy, at, node::number());
     let explained = OnThisNode { at, explanation, processes: processes(policy) };
     if arguments.json {
         return print_json(&explained);
@@ -132,8 +132,12 @@ fn print_statement(statement: &Statement) {
     let source = match source {
         Source::Default => "default".to_owned(),
         Source::Line(line) => format!("line {line}"),
-        Source::Period { name, line: Some(line) } => format!("line {line}, period {name}"),
-        Source::Period { name, line: None } => format!("period {name}"),
+        Source::File { file, line } => format!("{file}, line {line}"),
+        Source::Period { name, line: Some(line), file: Some(file) } => {
+            format!("{file}, line {line}, period {name}")
+        }
+        Source::Period { name, line: Some(line), file: None } => format!("line {line}, period {name}"),
+        Source::Period { name, line: None, .. } => format!("period {name}"),
     };
     print_line(format_args!("  {text:STATEMENT_COLUMNS$}  {source}"));
 }

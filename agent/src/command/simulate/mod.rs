@@ -1,5 +1,7 @@
-//! `sexton simulate`: what a policy would come to on a described or recorded workload, in simulated time.
+//! `sexton simulate`: what a policy would come to on a described or recorded workload, or on the agent's own
+//! history, in simulated time.
 
+mod history;
 mod plot;
 mod script;
 
@@ -20,6 +22,7 @@ Examples:
   sexton simulate queue --policy a.yaml --policy b.yaml  both policies, side by side
   sexton simulate my.yaml --plot my.svg                  a workload of your own, with a picture
   sexton simulate om.trace --options OPTIONS-000012      what a program did, as RocksDB recorded it
+  sexton simulate --history /var/lib/sexton --policy a.yaml --policy b.yaml   what readers lost on this node
 
 A workload's description, for example:
   name: mine
@@ -46,7 +49,7 @@ are not recorded.";
 pub struct SimulateArguments {
     /// Built-in workload (queue, directories, bucket, hashed, time-series), a file that describes one, or
     /// query traces of RocksDB, which are played in the order of time.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "history")]
     workload: Vec<String>,
     /// Policy to play; several are shown side by side. Default: the default policy.
     #[arg(long, value_name = "FILE")]
@@ -61,6 +64,8 @@ pub struct SimulateArguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
+    recorded: history::HistoryArguments,
+    #[command(flatten)]
     untold: script::UntoldArguments,
 }
 
@@ -72,11 +77,14 @@ struct Played {
     report: Report,
 }
 
-/// Plays the workload once without anybody who acts, and once by each policy.
+/// Plays the workload, or the history, once without anybody who acts, and once by each policy.
 ///
 /// # Errors
 /// A description or policy that is none, and a picture that cannot be written.
 pub fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
+    if let Some(directory) = &arguments.recorded.history {
+        return history::run(directory, &arguments.recorded, &arguments.policy, arguments.json);
+    }
     let script = Script::of(&arguments.workload, &arguments.untold)?;
     let mut players = vec![("nothing is done".to_owned(), Strategy::Nothing)];
     for path in &arguments.policy {

@@ -6,17 +6,18 @@ use super::oracle::Disk;
 use super::world::{Job, SECOND_NS, Work, World};
 use crate::cost::Bottommost;
 use crate::evidence::SstFile;
-use crate::guard::Readings;
+use crate::guard::{Guard, Readings};
 use crate::key::Key;
 use crate::plan::primitive::Primitive;
 use crate::plan::{CompactRange, Flush, SetOptions, SetThrottle};
 use crate::policy::{Mode, TimeSpan};
 use crate::range::KeyRange;
 use crate::rank::RangeAssessment;
+use crate::run::consent::{Answer, Consent};
 use crate::run::{
     Action, ActionId, ActionKind, ActionState, Admission, Budget, Claim, DeviceId, Effect, Event, JobId,
-    JobStatus, Ledger, Measurement, Offer, Place, ProcessId, ReadingsKind, Record, Restoration,
-    SettingChange, SettingEvent, SettingRecord, Stored, WindowSeen,
+    JobStatus, Ledger, Measurement, Offer, Place, ProcessId, ReadingsKind, Record, RejectedBy, Rejection,
+    Restoration, SettingChange, SettingEvent, SettingRecord, Stored, WindowSeen,
 };
 use crate::verify::Seen;
 use std::collections::{BTreeMap, BTreeSet};
@@ -292,6 +293,7 @@ impl History {
             ..job
         };
         self.oracle.begins(&job, &self.world, &self.disk);
+        self.oracle.is_locked(&job, &self.locks);
         self.oracle.changes(&job, &self.disk);
         let at = self.world.begin(job);
         if let Some(agent) = &mut self.agent {
@@ -405,11 +407,33 @@ impl History {
         if !self.is_calm && self.random.per_mille(10) {
             self.step(id, Event::Cancel("somebody asked for it"));
         }
+        if !is_throttle {
+            self.hear_of_lock(id);
+        }
         let is_retrying = |action: &Action| matches!(action.state, ActionState::Retrying(_));
         let retrying = self.agent.as_ref().and_then(|agent| agent.ledger.action(id)).is_some_and(is_retrying);
         if retrying && (self.is_calm || self.random.per_mille(50)) {
             let event = if self.random.per_mille(500) { Event::Unwanted } else { Event::InForce };
             self.step(id, event);
+        }
+    }
+
+    /// What the command says that holds the lock of an action.
+    fn hear_of_lock(&mut self, id: ActionId) {
+        let is_lost = !self.is_calm && self.random.per_mille(20);
+        if is_lost && self.locks.lose(id) {
+            self.note("lock lost");
+            self.tell(|| format!("the lock of #{id} is lost"));
+        }
+        if self.locks.is_lost(id) && self.fault != Fault::LossNotTold {
+            let consent = self.locks.consent(id);
+            self.step(id, Event::Consent(&consent));
+        }
+        // What its executor has lost nobody can stop.
+        let now = self.world.now();
+        let action = self.agent.as_ref().and_then(|agent| agent.ledger.action(id));
+        if action.is_some_and(|action| action.wanted(now).job) {
+            self.oracle.runs_locked(id, &self.world, &self.locks);
         }
     }
 
@@ -553,16 +577,29 @@ impl History {
         let objects = self.random.per_mille(50);
         let readings = if objects { &self.models.objecting } else { &self.models.calm };
         let planned_cost_bytes = cost_bytes;
-        let admission =
-            Admission { readings, planned_cost_bytes, part: None, nothing_left, time_limit: TIME_LIMIT };
+        let is_had = self.random.per_mille(950);
+        let hold = if is_had || self.fault == Fault::LockIgnored { Answer::Given } else { Answer::NotAsked };
+        let consent = Consent { hold, ..Consent::default() };
+        let admission = Admission {
+            readings,
+            consent: &consent,
+            planned_cost_bytes,
+            part: None,
+            nothing_left,
+            time_limit: TIME_LIMIT,
+        };
         let Some(agent) = &mut self.agent else { return };
         agent.ledger.set_writable(agent.waiting.is_empty());
         match agent.ledger.offer(offer, admission, &self.policy, now) {
             Ok((id, effects)) => {
+                if is_had {
+                    self.locks.take(id);
+                }
                 let name = agent.ledger.action(id).map_or("", |action| action.kind.name());
                 self.tell(|| format!("#{id} {name} of {keys:?} in database {at} for {cost_bytes} bytes"));
                 self.carry_out(effects.into_iter().map(|effect| (id, effect)).collect());
             }
+            Err(Rejection { by: RejectedBy::Guard(Guard::Hold), .. }) => self.note("lock not had"),
             Err(_) => self.note("rejected"),
         }
     }

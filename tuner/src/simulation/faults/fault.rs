@@ -21,11 +21,15 @@ pub enum Fault {
     SettingsForgotten,
     /// An agent that is started again does not ask what an earlier one has begun.
     NothingInDoubt,
+    /// Actions begin although nobody holds their lock.
+    LockIgnored,
+    /// Nobody tells an action that its lock is lost.
+    LossNotTold,
 }
 
 impl Fault {
     /// All of them, with a word of the invariant that each breaks.
-    pub const ALL: [(Fault, &'static str); 8] = [
+    pub const ALL: [(Fault, &'static str); 10] = [
         (Fault::NotWrittenAhead, "not written down"),
         (Fault::EndsForgotten, "has no end"),
         (Fault::EndsTwice, "has ended twice"),
@@ -34,5 +38,7 @@ impl Fault {
         (Fault::NothingCharged, "budget"),
         (Fault::SettingsForgotten, "is not restored"),
         (Fault::NothingInDoubt, ""),
+        (Fault::LockIgnored, "without its lock"),
+        (Fault::LossNotTold, "lock is lost"),
     ];
 }

@@ -3,9 +3,10 @@
 
 use super::agent::{Agent, Models};
 use super::fault::Fault;
+use super::locks::Locks;
 use super::oracle::{Disk, Oracle};
 use super::world::{SECOND_NS, World};
-use crate::policy::{ByteRate, ByteSize, Policy, TimeSpan};
+use crate::policy::{ByteRate, ByteSize, HoldPolicy, Policy, TimeSpan};
 use crate::run::{ProcessId, SettingEvent};
 use crate::simulation::random::Random;
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ const RATE_BYTES_PER_SECOND: u64 = 1 << 20;
 const BURST_BYTES: u64 = 64 << 20;
 
 /// What has to be seen in some thousand histories.
-pub const EXPECTED: [&str; 22] = [
+pub const EXPECTED: [&str; 24] = [
     "done",
     "skipped",
     "failed",
@@ -46,6 +47,8 @@ pub const EXPECTED: [&str; 22] = [
     "reply lost",
     "setting restored",
     "rejected",
+    "lock not had",
+    "lock lost",
 ];
 
 /// One history.
@@ -54,6 +57,7 @@ pub struct History {
     pub(super) fault: Fault,
     pub(super) policy: Policy,
     pub(super) models: Models,
+    pub(super) locks: Locks,
     pub(super) world: World,
     pub(super) disk: Disk,
     pub(super) oracle: Oracle,
@@ -70,6 +74,8 @@ impl History {
         let mut policy = Policy { cooldown: TimeSpan::from_seconds(120), ..Policy::default() };
         policy.io_budget.rate = ByteRate::from_bytes_per_second(RATE_BYTES_PER_SECOND);
         policy.io_budget.burst = ByteSize::from_bytes(BURST_BYTES);
+        let run = vec!["lock".to_owned()];
+        policy.guards.hold = Some(HoldPolicy { run, acquire_timeout: TimeSpan::from_seconds(60) });
         let oracle = Oracle::new(&policy);
         match fault {
             Fault::NoCooldown => policy.cooldown = TimeSpan::from_seconds(0),
@@ -81,6 +87,7 @@ impl History {
             fault,
             policy,
             models: Models::new(),
+            locks: Locks::default(),
             world: World::new(),
             disk: Disk::default(),
             oracle,
@@ -218,6 +225,7 @@ impl History {
     }
 
     pub(super) fn kill_agent(&mut self, why: &'static str) {
+        self.locks.all_end();
         if self.agent.take().is_some() {
             self.tell(|| why.to_owned());
         }

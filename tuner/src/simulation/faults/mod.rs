@@ -2,13 +2,15 @@
 //! fail in every way that real ones do, with invariants that are checked at each step.
 //!
 //! `world` is what is outside of the agent, `agent` carries effects out as the engine does, `oracle` knows
-//! what must never happen, `fault` breaks what the agent does on purpose, so that it is known that the oracle
-//! would see it. One history is made from its seed alone. Each of its turns draws from numbers of its own, so
-//! that a history that fails can be told with the turns that matter, and without the others.
+//! what must never happen, `locks` are what actions run under, `fault` breaks what the agent does on purpose,
+//! so that it is known that the oracle would see it. One history is made from its seed alone. Each of its
+//! turns draws from numbers of its own, so that a history that fails can be told with the turns that matter,
+//! and without the others.
 
 mod agent;
 mod fault;
 mod history;
+mod locks;
 mod oracle;
 mod world;
 

@@ -1,5 +1,6 @@
 //! What must never happen, and whether it has. It looks at the world and at the disk, never into the agent.
 
+use super::locks::Locks;
 use super::world::{Job, SECOND_NS, Work, World};
 use crate::policy::Policy;
 use crate::run::{Action, ActionId, JobResult, KeptSetting, News, Record, SettingRecord};
@@ -100,6 +101,22 @@ impl Oracle {
         {
             let ago_s = since(ended_ns) / SECOND_NS;
             self.note(format!("#{id} begins within its cooldown: #{other} ended {ago_s} s ago"));
+        }
+    }
+
+    /// A job is about to begin, which needs the lock of its action.
+    pub fn is_locked(&mut self, job: &Job, locks: &Locks) {
+        let id = job.action;
+        if job.work != Work::SetThrottle && !locks.is_held(id) {
+            self.note(format!("#{id} begins without its lock"));
+        }
+    }
+
+    /// What has lost its lock has been told to stop.
+    pub fn runs_locked(&mut self, id: ActionId, world: &World, locks: &Locks) {
+        let mut jobs = world.jobs.iter().filter(|job| job.action == id && job.runs());
+        if locks.is_lost(id) && jobs.any(|job| job.stop_ns.is_none() && job.lost_ns.is_none()) {
+            self.note(format!("#{id} runs on although its lock is lost"));
         }
     }
 
