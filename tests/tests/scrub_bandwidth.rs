@@ -1,8 +1,8 @@
 //! `sexton scrub-bandwidth` reads and sets what the data scanners of a DataNode may read, and comes to an end
 //! whatever the JVM does.
 //!
-//! Method: a Java program on RocksDB, with threads that run objects of the names that Ozone's have. What it says
-//! of its throttlers is the truth. A real DataNode, whose scanner is measured, is in `make test-ozone`.
+//! Method: a Java program on RocksDB, with threads that run objects of the names that Ozone's have. What it
+//! says of its throttlers is the truth. A real DataNode, whose scanner is measured, is in `make test-ozone`.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -103,8 +103,8 @@ fn each_scanner_is_read_and_set() -> Result<()> {
     Ok(())
 }
 
-/// An exception in Java, a monitor that nobody lets go, and a program without scanners: each is an error in time,
-/// and the next question is answered again.
+/// An exception in Java, a monitor that nobody lets go, and a program without scanners: each is an error in
+/// time, and the next question is answered again.
 #[test]
 fn a_machine_that_refuses_or_does_not_answer_is_an_error_in_time() -> Result<()> {
     let _turn = agent::beside_others()?;

@@ -1,7 +1,7 @@
 //! Compactions give way: the I/O priority of the threads that compact is a throttle like any other.
 //!
-//! Method: a real program on RocksDB, and the command as a policy's throttle calls it. What a thread has is read
-//! with `ionice`, not from what Sexton says.
+//! Method: a real program on RocksDB, and the command as a policy's throttle calls it. What a thread has is
+//! read with `ionice`, not from what Sexton says.
 
 use anyhow::{Context, Result, ensure};
 use sexton_tests::agent::{self, Agent};

@@ -317,8 +317,8 @@ fn is_acting(request: &Request) -> bool {
         | Request::CompactionStatus { .. }
         | Request::ChangedOptions {}
         | Request::Scanners {} => false,
-        // Whoever may ask at all may: it is a value to set and to read, and interferes with nothing that another
-        // agent has begun.
+        // Whoever may ask at all may: it is a value to set and to read, and interferes with nothing that
+        // another agent has begun.
         Request::SetScrubBandwidth { .. } => false,
         Request::CompactRange(_)
         | Request::CompactFiles(_)

@@ -1,4 +1,5 @@
-//! `sexton thread-priority`: how the threads of a process come to processors and block devices, by their names.
+//! `sexton thread-priority`: how the threads of a process come to processors and block devices, by their
+//! names.
 //!
 //! RocksDB names the threads that compact `rocksdb:low`, and those that flush `rocksdb:high`. As a throttle's
 //! `command` and `get` this has compactions give way by the schedule, and by pressure, in any program.

@@ -39,7 +39,8 @@ struct Means {
 }
 
 /// Looks at the kernel, at our rights, and at one process or all of them. With a policy, servers that it
-/// names for a target are asked how they stand, and values of throttles are read by its commands. A process that does not answer is one that is refused.
+/// names for a target are asked how they stand, and values of throttles are read by its commands. A process
+/// that does not answer is one that is refused.
 pub fn examine(pid: Option<u32>, policy: Option<Policy>) -> Report {
     let features = KernelFeatures::probe();
     let placing = Placing::try_out(&features);

@@ -1,7 +1,7 @@
 //! Whether the values of a policy's throttles can be read: by the very commands, as the very user.
 //!
-//! What stands in the way of such a command is most often its environment: a program that is not in `PATH`, no
-//! `JAVA_HOME`, no Kerberos ticket, a quota that a JVM does not start within. Only trying finds that out.
+//! What stands in the way of such a command is most often its environment: a program that is not in `PATH`,
+//! no `JAVA_HOME`, no Kerberos ticket, a quota that a JVM does not start within. Only trying finds that out.
 //! Commands that set something are not tried.
 
 use super::finding::Finding;

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Pauses after a command that failed. A service that is being started again answers within a minute; what is
-/// wrong for longer is put right by people, and a try of an Ozone that refuses costs two JVM starts, eight seconds
-/// of a processor.
+/// wrong for longer is put right by people, and a try of an Ozone that refuses costs two JVM starts, eight
+/// seconds of a processor.
 pub const BACK_OFF: BackOff = BackOff { first_seconds: 30, longest_seconds: 15 * 60 };
 
 /// The value a throttle should have now.

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ControlPolicy {
-    /// Number under full pressure; of bytes also a size with its unit, such as `2MiB`. It is the greater one of
-    /// the two for what slows the target down, such as a pause between requests.
+    /// Number under full pressure; of bytes also a size with its unit, such as `2MiB`. It is the greater one
+    /// of the two for what slows the target down, such as a pause between requests.
     #[serde(deserialize_with = "number_or_size")]
     #[schemars(schema_with = "number_or_size_schema")]
     pub slowest: f64,

@@ -275,11 +275,11 @@ pub struct ThrottlePolicy {
     /// Program and arguments, no shell; `{value}` and `{pid}` are filled in.
     pub command: Vec<String>,
     /// Program and arguments, no shell, that print the value in force as the target itself tells it: the
-    /// first line of their output; `{pid}` is filled in. It is asked before the command, whose work is left undone where the wanted
-    /// value is in force already, and after it, which has failed where the value is another one; and every
-    /// `read_interval`. What it told before the first change is restored when the throttle is not wanted any
-    /// more or the agent ends, unless somebody else has set another value. Default: none, a command that ends
-    /// with exit code 0 is believed, and nothing is restored.
+    /// first line of their output; `{pid}` is filled in. It is asked before the command, whose work is left
+    /// undone where the wanted value is in force already, and after it, which has failed where the value is
+    /// another one; and every `read_interval`. What it told before the first change is restored when the
+    /// throttle is not wanted any more or the agent ends, unless somebody else has set another value.
+    /// Default: none, a command that ends with exit code 0 is believed, and nothing is restored.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub get: Option<Vec<String>>,
     /// How often the value in force is read. Default: 5m.

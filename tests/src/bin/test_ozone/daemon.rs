@@ -33,14 +33,14 @@ fn metric(name: &str) -> Result<u64> {
     Ok(value.parse::<f64>().with_context(|| format!("{name} is {value}"))? as u64)
 }
 
-/// Entries that the Ozone Manager's iterators have stepped over, as its RocksDB counts them: a tombstone, and what
-/// it hides.
+/// Entries that the Ozone Manager's iterators have stepped over, as its RocksDB counts them: a tombstone, and
+/// what it hides.
 pub fn skipped() -> Result<u64> {
     metric("rocksdb_om_db_number_iter_skip")
 }
 
-/// Keys that the key deleting service takes out for good, a second. Its metric is read when it changes, and when it does
-/// again after so long.
+/// Keys that the key deleting service takes out for good, a second. Its metric is read when it changes, and
+/// when it does again after so long.
 pub fn keys_purged_per_second(over: Duration) -> Result<f64> {
     let changed = || {
         let (begin, before) = (Instant::now(), keys_purged()?);

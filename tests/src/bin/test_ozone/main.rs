@@ -1,13 +1,15 @@
-//! Apache Ozone 2.2.0, unmodified: its three daemons as one node would run them, and Sexton beside them with the
-//! policy that is shipped for them.
+//! Apache Ozone 2.2.0, unmodified: its three daemons as one node would run them, and Sexton beside them with
+//! the policy that is shipped for them.
 //!
-//! What is to be shown: lists are healed inside the Ozone Manager; deleting and scrubbing go through peak, off-peak,
-//! pressure and peak again, as the daemons themselves tell it; what an administrator changes is noticed; an agent
-//! that is killed in any of these phases leaves nothing behind; snapshots stay what they are.
+//! What is to be shown: lists are healed inside the Ozone Manager; deleting and scrubbing go through peak,
+//! off-peak, pressure and peak again, as the daemons themselves tell it; what an administrator changes is
+//! noticed; an agent that is killed in any of these phases leaves nothing behind; snapshots stay what they
+//! are.
 //!
 //! No clock is faked: periods of the schedule are laid around the real time. Where the daemons run stands in
-//! [`cluster`], what they say of themselves in [`daemon`], what clients do in [`client`], the policy in [`policy`].
-//! It is run in a network namespace of its own (`make test-ozone`), since Ozone listens on all addresses.
+//! [`cluster`], what they say of themselves in [`daemon`], what clients do in [`client`], the policy in
+//! [`policy`]. It is run in a network namespace of its own (`make test-ozone`), since Ozone listens on all
+//! addresses.
 
 mod client;
 mod cluster;

@@ -1,4 +1,5 @@
-//! Peak, off-peak, pressure and peak again: what Ozone deletes and scrubs by in each, and that it outlives agents.
+//! Peak, off-peak, pressure and peak again: what Ozone deletes and scrubs by in each, and that it outlives
+//! agents.
 
 use crate::Figures;
 use crate::client::Client;
@@ -26,14 +27,15 @@ const PEAK: Values = [5_000, 100_000, 5_000, 5, 2 * MIB];
 const OFF_PEAK: Values = [50_000, 500_000, 20_000, 10, 6 * MIB];
 const OFF_PEAK_UNDER_PRESSURE: Values = [5_000, 100_000, 4_000, 4, 3 * MIB];
 
-/// How long all five may take to be in force: four of them start a JVM each, one after the other for each daemon.
+/// How long all five may take to be in force: four of them start a JVM each, one after the other for each
+/// daemon.
 const IN_FORCE_LIMIT: Duration = Duration::from_secs(240);
 /// How long the scanner is watched.
 const SCAN_TIME: Duration = Duration::from_secs(15);
 /// How far it may be from its bandwidth.
 const SCAN_ERROR_MAX: f64 = 0.2;
-/// How often keys are deleted for good, how long that is watched, and how far it may be from the limit: an interval
-/// begins when the work of the last one is done.
+/// How often keys are deleted for good, how long that is watched, and how far it may be from the limit: an
+/// interval begins when the work of the last one is done.
 const DELETING_INTERVAL: Duration = Duration::from_secs(10);
 const DELETING_TIME: Duration = Duration::from_secs(30);
 const DELETING_ERROR_MAX: f64 = 0.35;
