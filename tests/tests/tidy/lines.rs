@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Most lines of production Rust in the whole project, comments and empty lines included. Only a
 /// commit that brings an ability raises it.
-const PRODUCTION_LINES_MAX: usize = 73_900;
+const PRODUCTION_LINES_MAX: usize = 77_000;
 
 /// Most lines of the folder that owns the loop: what observes and what acts has folders of its own.
 const ENGINE_LINES_MAX: usize = 1_000;

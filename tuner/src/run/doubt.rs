@@ -85,7 +85,8 @@ fn settle(action: &mut Action, job: JobId, end: &JobEnd, context: &Context<'_>) 
     let may_run_on = matches!(end.result, JobResult::Failed { may_run_on: true, .. });
     let end = End {
         duration_seconds: seconds,
-        rests: outcome == Outcome::Done || may_run_on,
+        // Parts of it that were done before are done, whatever became of the last one.
+        rests: outcome == Outcome::Done || may_run_on || action.parts_done > 0,
         may_run_on,
         ..End::new(context.now, outcome, message)
     };
