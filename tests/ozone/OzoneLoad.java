@@ -60,9 +60,8 @@ public class OzoneLoad {
       case "bucket":
         return bucket(words[1], BucketLayout.valueOf(words[2]));
       case "create":
-        return create(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
-      case "fill":
-        return fill(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
+        int bytes = words.length > 4 ? Integer.parseInt(words[4]) : 0;
+        return create(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]), bytes);
       case "delete":
         return delete(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
       case "list":
@@ -92,9 +91,13 @@ public class OzoneLoad {
     return String.format("directory/key%08d", number);
   }
 
-  /** Creates keys without content; answers with the 99th percentile of the time that one takes, in microseconds. */
-  private String create(String bucketName, int from, int count) throws Exception {
+  /**
+   * Creates keys with so many bytes; a DataNode stores those that have any. Answers with the 99th percentile of the time
+   * that one takes, in microseconds.
+   */
+  private String create(String bucketName, int from, int count, int bytes) throws Exception {
     OzoneBucket bucket = of(bucketName);
+    byte[] content = new byte[bytes];
     ExecutorService threads = Executors.newFixedThreadPool(THREADS);
     List<Future<List<Long>>> parts = new ArrayList<>();
     for (int part = 0; part < THREADS; part++) {
@@ -103,7 +106,9 @@ public class OzoneLoad {
         List<Long> times = new ArrayList<>();
         for (int number = first; number < from + count; number += THREADS) {
           long begin = System.nanoTime();
-          bucket.createKey(key(number), 0).close();
+          try (OutputStream stream = bucket.createKey(key(number), bytes)) {
+            stream.write(content);
+          }
           times.add(System.nanoTime() - begin);
         }
         return times;
@@ -115,18 +120,6 @@ public class OzoneLoad {
     }
     threads.shutdown();
     return percentile99(times);
-  }
-
-  /** Creates keys with content, which a DataNode stores. */
-  private String fill(String bucketName, int count, int bytes) throws Exception {
-    OzoneBucket bucket = of(bucketName);
-    byte[] content = new byte[bytes];
-    for (int number = 0; number < count; number++) {
-      try (OutputStream stream = bucket.createKey(key(number), bytes)) {
-        stream.write(content);
-      }
-    }
-    return String.valueOf(count);
   }
 
   private static String percentile99(List<Long> times) {

@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_tied_command_has_an_input_that_ends_with_it() {
-        let mut command = tied("printf half; read x; printf ' a line\\n'; trap '' TERM; cat; echo the end");
+        let mut command = tied("trap '' TERM; printf half; read x; printf ' a line\\n'; cat; echo the end");
         std::thread::sleep(Duration::from_millis(200));
         assert!(!command.has_printed_line() && command.poll().unwrap().is_none());
         command.cancel();
