@@ -6,9 +6,7 @@
 //! deadline and left behind, and their number is bounded.
 
 use crate::inbox::{Event, Post};
-use sexton_execute::{
-    CommandExecutor, ExecuteError, Executor, JobOutcome, JobStatus, SettingTask, Task, ThrottleTask,
-};
+use sexton_execute::{SettingTask, Task, ThrottleTask, run_throttle};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -48,7 +46,7 @@ impl Commands {
         let number = self.last + 1;
         let (post, counted) = (self.post.clone(), Counted::new(&self.threads));
         let body = move || {
-            let result = run(&Task::Set(SettingTask::Throttle(task)));
+            let result = run_throttle(&Task::Set(SettingTask::Throttle(task)));
             drop(counted);
             post.send(Event::Commanded { number, result });
         };
@@ -90,22 +88,12 @@ impl Drop for Counted {
     }
 }
 
-fn run(task: &Task) -> Result<JobOutcome, ExecuteError> {
-    let mut executor = CommandExecutor::default();
-    let job = executor.start(task)?;
-    loop {
-        match executor.poll(job) {
-            JobStatus::Ended(result) => return result,
-            JobStatus::Running(progress) => std::thread::sleep(progress.poll_again_in),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
     use super::*;
     use crate::inbox::Inbox;
+    use sexton_execute::{ExecuteError, JobOutcome};
     use sexton_inspect::facts::ProcessId;
 
     fn task(script: &str) -> ThrottleTask {

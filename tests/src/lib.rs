@@ -22,6 +22,7 @@ pub mod loop_device;
 pub mod machine;
 pub mod mariadb;
 pub mod metric_endpoint;
+pub mod minute;
 pub mod musl_host;
 pub mod opened;
 pub mod options_file;

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -130,6 +130,14 @@ pub fn children_that_run(pid: u32, subcommand: &str) -> Result<Vec<u32>> {
         std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(subcommand))
     };
     Ok(children(pid)?.into_iter().filter(runs).collect())
+}
+
+/// The directories in `/proc` of a process' threads whose names begin so.
+pub fn threads_named(pid: u32, name: &str) -> Result<Vec<PathBuf>> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).context("reading the threads")?;
+    let is_it =
+        |path: &PathBuf| std::fs::read_to_string(path.join("comm")).is_ok_and(|own| own.starts_with(name));
+    Ok(threads.flatten().map(|thread| thread.path()).filter(is_it).collect())
 }
 
 /// The first word of a field of a process' `status`; `None`: the process is no more.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use sexton_tests::agent::{self, Agent, count};
 use sexton_tests::artifact;
-use sexton_tests::process::{self, Lines, Process, children_that_run, status_word};
+use sexton_tests::process::{self, Lines, Process, children_that_run, status_word, threads_named};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -86,13 +86,9 @@ fn memory_kib(pid: u32) -> Result<u64> {
 /// Processor time of the threads that look into processes; of those that have ended it is gone.
 fn scouts_time(pid: u32) -> Result<Duration> {
     let mut sum = Duration::ZERO;
-    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-        let task = task?.path();
-        let name = std::fs::read_to_string(task.join("comm")).unwrap_or_default();
-        if name.starts_with("sexton-scout") {
-            let times = std::fs::read_to_string(task.join("schedstat"))?;
-            sum += Duration::from_nanos(times.split(' ').next().context("no times")?.parse()?);
-        }
+    for task in threads_named(pid, "sexton-scout")? {
+        let times = std::fs::read_to_string(task.join("schedstat"))?;
+        sum += Duration::from_nanos(times.split(' ').next().context("no times")?.parse()?);
     }
     Ok(sum)
 }

@@ -6,9 +6,10 @@
 
 use anyhow::{Context, Result, anyhow, ensure};
 use sexton_tests::agent::{self, Agent, text};
+use sexton_tests::minute;
 use sexton_tests::workload::Workload;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// What the agent is given before the change; it needs 2 s here.
 const START_SECONDS: u64 = 25;
@@ -16,18 +17,6 @@ const START_SECONDS: u64 = 25;
 const CHANGE_LIMIT: Duration = Duration::from_secs(120);
 /// Length of the window, minutes.
 const WINDOW_MINUTES: u64 = 30;
-
-/// Minutes since the epoch of the next change: a full minute, with enough time before it for the agent to
-/// start and to show the first values.
-fn change_minute() -> Result<u64> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?.as_secs();
-    Ok((now + START_SECONDS) / 60 + 1)
-}
-
-/// `HH:MM` in UTC of a minute since the epoch.
-fn clock(minute: u64) -> String {
-    format!("{:02}:{:02}", minute / 60 % 24, minute % 60)
-}
 
 fn policy(pid: u32, from: &str, to: &str, value_file: &Path) -> String {
     format!(
@@ -80,7 +69,8 @@ fn changes(from: u64, to: u64, first: (f64, bool, &str), second: (f64, bool, &st
     let value_file = directory.path().join("throttle");
     let workload = Workload::small(&directory.path().join("db"))?;
     let pid = workload.process.pid();
-    let mut agent = Agent::start(directory.path(), &policy(pid, &clock(from), &clock(to), &value_file))?;
+    let mut agent =
+        Agent::start(directory.path(), &policy(pid, &minute::clock(from), &minute::clock(to), &value_file))?;
     for (rate, open, value) in [first, second] {
         agent.wait_for(CHANGE_LIMIT, &format!("budget {rate} and throttle `{value}`"), |agent| {
             Ok((budget(agent)? == (rate, open) && throttle(&value_file) == value).then_some(()))
@@ -104,7 +94,7 @@ fn changes(from: u64, to: u64, first: (f64, bool, &str), second: (f64, bool, &st
 #[test]
 fn a_window_opens_and_another_closes_and_budget_and_throttle_follow() -> Result<()> {
     let _turn = agent::beside_others()?;
-    let change = change_minute()?;
+    let change = minute::first_after(START_SECONDS)?;
     std::thread::scope(|scope| {
         let opens = scope.spawn(|| changes(change, change + WINDOW_MINUTES, OUTSIDE, INSIDE));
         let closes = scope.spawn(|| changes(change - WINDOW_MINUTES, change, INSIDE, OUTSIDE));

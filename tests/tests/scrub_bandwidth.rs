@@ -7,7 +7,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use sexton_tests::agent::{self, list, number, text};
-use sexton_tests::process::{Lines, Process};
+use sexton_tests::process::{Lines, Process, threads_named};
 use sexton_tests::{artifact, jvm};
 use std::io::Write;
 use std::path::Path;
@@ -96,9 +96,7 @@ fn each_scanner_is_read_and_set() -> Result<()> {
         ensure!(number(scanner, "/bytes_per_second")? >= MIB as f64, "{told}");
     }
     // Nothing is left of the threads that asked.
-    let threads = std::fs::read_dir(format!("/proc/{}/task", host.process.pid()))?;
-    let names = threads.flatten().filter_map(|it| std::fs::read_to_string(it.path().join("comm")).ok());
-    let asking: Vec<String> = names.filter(|name| name.starts_with("sexton-jni")).collect();
+    let asking = threads_named(host.process.pid(), "sexton-jni")?;
     ensure!(asking.is_empty(), "{asking:?}");
     Ok(())
 }

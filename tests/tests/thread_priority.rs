@@ -6,6 +6,7 @@
 use anyhow::{Context, Result, ensure};
 use sexton_tests::agent::{self, Agent};
 use sexton_tests::artifact;
+use sexton_tests::process::threads_named;
 use sexton_tests::workload::Workload;
 use std::path::Path;
 use std::process::Command;
@@ -16,13 +17,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The I/O priorities of a process' threads whose names begin so, as `ionice` prints them.
 fn io_priorities(pid: u32, name: &str) -> Result<Vec<String>> {
     let mut priorities = Vec::new();
-    for thread in std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
-        let named = std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
-        if named.starts_with(name) {
-            let mut command = Command::new(artifact::installed("ionice", "util-linux")?);
-            let output = command.arg("-p").arg(thread.file_name()).output()?;
-            priorities.push(String::from_utf8(output.stdout)?.trim().to_owned());
-        }
+    for thread in threads_named(pid, name)? {
+        let mut command = Command::new(artifact::installed("ionice", "util-linux")?);
+        let id = thread.file_name().context("a thread without an id")?;
+        let output = command.arg("-p").arg(id).output()?;
+        priorities.push(String::from_utf8(output.stdout)?.trim().to_owned());
     }
     priorities.sort();
     priorities.dedup();

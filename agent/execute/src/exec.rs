@@ -42,6 +42,21 @@ impl CommandExecutor {
     }
 }
 
+/// Runs the commands of a throttle to their end, on the calling thread. They have time limits.
+///
+/// # Errors
+/// As they fail.
+pub fn run_throttle(task: &Task) -> Result<JobOutcome, ExecuteError> {
+    let mut executor = CommandExecutor::default();
+    let job = executor.start(task)?;
+    loop {
+        match executor.poll(job) {
+            JobStatus::Ended(result) => return result,
+            JobStatus::Running(progress) => std::thread::sleep(progress.poll_again_in),
+        }
+    }
+}
+
 impl Executor for CommandExecutor {
     fn start(&mut self, asked: &Task) -> Result<JobId, ExecuteError> {
         let unsupported = |what| Err(ExecuteError::Unsupported { executor: "exec", what });

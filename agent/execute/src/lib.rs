@@ -39,7 +39,7 @@ mod words;
 
 pub use attach::check as check_attachable;
 pub use error::ExecuteError;
-pub use exec::CommandExecutor;
+pub use exec::{CommandExecutor, run_throttle};
 pub use executor::{Executor, Job, Jobs, POLL_INTERVAL};
 pub use guard_command::{AskedCommand, GuardCommand, Question, Said};
 pub use hook::{HookClient, HookOptions, SharedHook};

@@ -25,6 +25,7 @@ use crate::failure::{EXIT_FAILED, EXIT_USAGE, Failure};
 use crate::text::json_shown;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
+use sexton_tuner::policy::ByteSize;
 
 /// Keeps a RocksDB's tombstones in order, from outside the running process.
 ///
@@ -151,6 +152,12 @@ pub enum Command {
     /// Raises the perf level of a target's threads on behalf of the agent, and puts it back.
     #[command(name = sexton_execute::perf_level::CHILD_SUBCOMMAND, hide = true)]
     KeepPerfLevel(sexton_execute::perf_level::ChildArguments),
+}
+
+/// Reads a size as a policy has it.
+fn read_size(text: &str) -> Result<ByteSize, String> {
+    let size = serde_json::from_value(serde_json::Value::String(text.to_owned()));
+    size.map_err(|_| "write a size with its unit, such as 64MiB".to_owned())
 }
 
 /// Prints one JSON document that a terminal can show.

@@ -7,9 +7,7 @@
 use crate::failure::Failure;
 use crate::text::print_line;
 use clap::Args;
-use serde::de::IntoDeserializer;
-use serde::de::value::{Error, StrDeserializer};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use sexton_execute::{HookClient, HookOptions};
 use sexton_hook_protocol::{SCRUB_BYTES_PER_SECOND_MAX, SCRUB_BYTES_PER_SECOND_MIN, Scanner};
 use sexton_inspect::inspect::Inspector;
@@ -41,11 +39,7 @@ pub struct ScrubBandwidthArguments {
 }
 
 fn bandwidth(text: &str) -> Result<u64, String> {
-    let size = || {
-        let text: StrDeserializer<'_, Error> = text.into_deserializer();
-        ByteSize::deserialize(text).map(ByteSize::bytes).map_err(|error| error.to_string())
-    };
-    match text.parse().or_else(|_| size())? {
+    match text.parse().or_else(|_| super::read_size(text).map(ByteSize::bytes))? {
         bytes @ SCRUB_BYTES_PER_SECOND_MIN..=SCRUB_BYTES_PER_SECOND_MAX => Ok(bytes),
         _ => Err("it is not between 64KiB and 16GiB a second".to_owned()),
     }

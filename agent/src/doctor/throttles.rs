@@ -5,7 +5,7 @@
 //! Commands that set something are not tried.
 
 use super::finding::Finding;
-use sexton_execute::{CommandExecutor, ExecuteError, Executor, JobStatus, SettingTask, Task, ThrottleTask};
+use sexton_execute::{SettingTask, Task, ThrottleTask, run_throttle};
 use sexton_inspect::facts::Target;
 use sexton_tuner::policy::{Mode, Policy, TargetPolicy, ThrottlePolicy};
 
@@ -44,8 +44,8 @@ fn finding(
         user: entry.commands_user.clone(),
         time_limit: throttle.timeout.duration(),
     };
-    match read(task) {
-        Ok(value) => Finding::yes(name, format!("{value} is in force")),
+    match run_throttle(&Task::Read(SettingTask::Throttle(task))) {
+        Ok(outcome) => Finding::yes(name, format!("{} is in force", outcome.value.unwrap_or_default())),
         Err(error) => {
             let program = get.first().map(String::as_str).unwrap_or_default();
             let user = entry.commands_user.as_deref().unwrap_or("the agent's user");
@@ -54,18 +54,6 @@ fn finding(
                  (KRB5CCNAME), and its CPUQuota= and MemoryMax="
             );
             Finding::no(name, "its value is read", error.to_string(), remedy)
-        }
-    }
-}
-
-/// What the command prints. It ends by itself, or at its time limit.
-fn read(task: ThrottleTask) -> Result<String, ExecuteError> {
-    let mut executor = CommandExecutor::default();
-    let job = executor.start(&Task::Read(SettingTask::Throttle(task)))?;
-    loop {
-        match executor.poll(job) {
-            JobStatus::Ended(result) => return result.map(|outcome| outcome.value.unwrap_or_default()),
-            JobStatus::Running(progress) => std::thread::sleep(progress.poll_again_in),
         }
     }
 }

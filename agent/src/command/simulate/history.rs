@@ -1,6 +1,6 @@
 //! Policies side by side on the history that an agent has recorded.
 
-use crate::command::print_json;
+use crate::command::{print_json, read_size};
 use crate::failure::Failure;
 use crate::text::{print_line, shown};
 use crate::{history, policy_file};
@@ -31,11 +31,6 @@ struct Line {
     policy: String,
     #[serde(flatten)]
     replayed: Replayed,
-}
-
-fn read_size(text: &str) -> Result<ByteSize, String> {
-    let size = serde_json::from_value(serde_json::Value::String(text.to_owned()));
-    size.map_err(|_| "write a size with its unit, such as 64MiB".to_owned())
 }
 
 /// Plays nothing, and each policy.

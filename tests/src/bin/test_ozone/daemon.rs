@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use sexton_tests::http;
+use sexton_tests::process::threads_named;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -71,11 +72,7 @@ pub struct Scanner {
 impl Scanner {
     /// Of a DataNode with one volume.
     pub fn of(datanode: u32) -> Result<Scanner> {
-        let threads = std::fs::read_dir(format!("/proc/{datanode}/task"))?;
-        let is_it = |path: &PathBuf| {
-            std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.starts_with("ContainerData"))
-        };
-        let thread = threads.flatten().map(|thread| thread.path()).find(is_it);
+        let thread = threads_named(datanode, "ContainerData")?.pop();
         Ok(Scanner { io: thread.context("the DataNode has no data scanner")?.join("io") })
     }
 

@@ -10,12 +10,12 @@ use anyhow::{Result, ensure};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use sexton_tests::agent::{self, Agent, list, text};
-use sexton_tests::{metric_endpoint, state};
+use sexton_tests::{metric_endpoint, minute, state};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Values of all throttles of the shipped policy, in its order.
 type Values = [u64; 5];
@@ -44,6 +44,8 @@ const DELETING_ERROR_MAX: f64 = 0.35;
 const DELETED_KEYS: u32 = 3_000;
 /// Length of the period in the schedule; it is cut short when all in it is done.
 const PERIOD_MINUTES: u64 = 60;
+/// How far a change of the schedule is away at least, for the agent to have read it.
+const CHANGE_SECONDS: u64 = 5;
 /// What the metric shows under pressure.
 const PRESSURE: u64 = 1_000;
 /// What an administrator sets.
@@ -59,15 +61,9 @@ pub struct Phases<'a> {
     say: &'a dyn Fn(&str),
 }
 
-/// Minutes since the epoch of the next full minute that is not too near.
-fn next_minute() -> Result<u64> {
-    Ok((SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() + 5) / 60 + 1)
-}
-
 /// A period of the schedule, in minutes since the epoch.
 fn period(from: u64, to: u64) -> Period {
-    let clock = |minute: u64| format!("{:02}:{:02}", minute / 60 % 24, minute % 60);
-    Period { from: clock(from), to: clock(to) }
+    Period { from: minute::clock(from), to: minute::clock(to) }
 }
 
 impl<'a> Phases<'a> {
@@ -77,7 +73,7 @@ impl<'a> Phases<'a> {
         std::fs::create_dir(&directory)?;
         let queue = Arc::new(AtomicU64::new(0));
         let endpoint = metric_endpoint::serve(Arc::clone(&queue))?;
-        let far = next_minute()? + 12 * 60;
+        let far = minute::first_after(CHANGE_SECONDS)? + 12 * 60;
         let policy = policy::text(cluster, "act", &endpoint, &period(far, far + PERIOD_MINUTES))?;
         let agent = Agent::start(&directory, &policy)?;
         Ok(Phases { cluster, agent, directory, endpoint, queue, say })
@@ -101,12 +97,12 @@ impl<'a> Phases<'a> {
         self.delete_keys(client, figures)?;
         self.queue.store(0, Ordering::Relaxed);
 
-        let from = next_minute()?;
+        let from = minute::first_after(CHANGE_SECONDS)?;
         self.set_policy("act", &period(from, from + PERIOD_MINUTES))?;
         self.phase("off_peak", OFF_PEAK, figures)?;
         self.queue.store(PRESSURE, Ordering::Relaxed);
         self.phase("off_peak_under_pressure", OFF_PEAK_UNDER_PRESSURE, figures)?;
-        let to = next_minute()?;
+        let to = minute::first_after(CHANGE_SECONDS)?;
         self.queue.store(0, Ordering::Relaxed);
         self.set_policy("act", &period(from, to.max(from + 1)))?;
         self.phase("peak_again", PEAK, figures)
@@ -199,7 +195,7 @@ impl<'a> Phases<'a> {
 
     /// The last agent is killed, and the next one may only look: what was changed is restored.
     pub fn end(mut self, figures: &mut Figures) -> Result<()> {
-        let far = next_minute()? + 12 * 60;
+        let far = minute::first_after(CHANGE_SECONDS)? + 12 * 60;
         self.set_policy("advise", &period(far, far + PERIOD_MINUTES))?;
         self.kill(PEAK)?;
         self.wait_for_values(DEFAULTS)?;
